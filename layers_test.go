@@ -25,18 +25,18 @@ const module = "millrace"
 // question for a review, not for a new line.
 var layers = [][]string{
 	{"cmd/millrace", "cmd/millrace-slim", "examples/everything", "examples/embedded-site", "packaging/image", "packaging/sbom", "packaging/rename"},
-	{".", "internal/importer/compare"}, // package millrace, the root: the library that other programs import
-	{"internal/engine", "internal/importer/nginx", "internal/importer/caddy", "internal/importer/apache"}, // engine: the only place where jobs meet
+	{".", "importer/compare"}, // package millrace, the root: the library that other programs import
+	{"internal/engine", "importer/nginx", "importer/caddy", "importer/apache"}, // engine: the only place where jobs meet
 	{"internal/config", "internal/server/certs", "internal/server/h3", "internal/engine/slim"},
 	{"static", "images", "php", "cache", "websocket", "lab", "internal/server", "internal/ops/admin"},
 	{"proxy", "static/original"},
 	{"internal/upstream", "internal/server/guard", "internal/access/signin", "store/disk", "store/memory", "store/redis", "store/s3", "bus/nats"},
 	{"internal/lane", "static/packer", "internal/wire/dictionary", "internal/ops/dashboard"},
 	{"store", "bus", "internal/wire/send", "internal/route/site", "internal/observe/accesslog", "internal/wire/compress", "internal/process/gogc", "static/packfile", "internal/upstream/spool", "internal/ops/otlp", "internal/ops/slow", "internal/ops/exposition", "internal/route/rulefile"},
-	{"internal/observe/meter", "internal/wire/negotiate", "internal/wire/condition", "internal/ops/chart", "internal/wire/field", "internal/upstream/fastcgi", "internal/route/match", "internal/access/password", "internal/wire/epoll", "internal/process/servertest", "internal/process/servertest", "internal/wire/h2", "internal/wire/lean", "internal/route/headers", "internal/route/headers", "internal/wire/netset", "internal/access/admit", "internal/access/token", "internal/importer/caddyconf", "internal/importer/apacheconf", "internal/importer/importertest"},
+	{"internal/observe/meter", "internal/wire/negotiate", "internal/wire/condition", "internal/ops/chart", "internal/wire/field", "internal/upstream/fastcgi", "internal/route/match", "internal/access/password", "internal/wire/epoll", "internal/process/servertest", "internal/process/servertest", "internal/wire/h2", "internal/wire/lean", "internal/route/headers", "internal/route/headers", "internal/wire/netset", "internal/access/admit", "internal/access/token", "importer/caddyconf", "importer/apacheconf", "importer/importertest"},
 	{"internal/observe/trace", "internal/observe/logfile"},
-	{"internal/wire/field", "internal/wire/field", "internal/wire/netset", "internal/wire/stall", "internal/wire/proxyline", "internal/process/handover", "internal/process/confine", "internal/process/steer", "internal/access/token", "internal/observe/redact", "internal/access/challenge", "internal/bytesize", "internal/observe/logfile", "internal/importer/draft", "internal/importer/nginxconf"},
-	{"internal/wire/netset", "internal/importer/source", "internal/importer/regexparts", "internal/wire/urlpath", "internal/wire/lookup"},
+	{"internal/wire/field", "internal/wire/field", "internal/wire/netset", "internal/wire/stall", "internal/wire/proxyline", "internal/process/handover", "internal/process/confine", "internal/process/steer", "internal/access/token", "internal/observe/redact", "internal/access/challenge", "internal/bytesize", "internal/observe/logfile", "importer/draft", "importer/nginxconf"},
+	{"internal/wire/netset", "importer/draft", "importer/draft", "internal/wire/urlpath", "internal/wire/lookup"},
 }
 
 // rooms is the same order within the packages of layers that have others below

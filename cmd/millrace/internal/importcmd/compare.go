@@ -15,16 +15,15 @@ import (
 
 	"millrace/cmd/millrace/internal/cmdline"
 	"millrace/cmd/millrace/internal/console"
+	"millrace/importer/apache"
+	"millrace/importer/caddy"
+	"millrace/importer/caddyconf"
+	"millrace/importer/compare"
+	"millrace/importer/draft"
+	"millrace/importer/nginx"
+	"millrace/importer/nginxconf"
 	"millrace/internal/config"
 	"millrace/internal/engine"
-	"millrace/internal/importer/apache"
-	"millrace/internal/importer/caddy"
-	"millrace/internal/importer/caddyconf"
-	"millrace/internal/importer/compare"
-	"millrace/internal/importer/draft"
-	"millrace/internal/importer/nginx"
-	"millrace/internal/importer/nginxconf"
-	"millrace/internal/importer/source"
 )
 
 // Compare is `millrace compare-config`.
@@ -102,7 +101,7 @@ func (r *comparison) model(ctx context.Context, cert, key string) (*compare.Serv
 	if err != nil {
 		return nil, fmt.Errorf("reading the config: %w", err)
 	}
-	list, err := nginxconf.Parse(name, source.Files{Read: os.ReadFile, Glob: filepath.Glob})
+	list, err := nginxconf.Parse(name, draft.Files{Read: os.ReadFile, Glob: filepath.Glob})
 	if err != nil {
 		return nil, console.Failure(err, "does nginx take it? nginx -t -c "+r.Nginx)
 	}
@@ -122,7 +121,7 @@ func (r *comparison) caddy(ctx context.Context, cert, key string) (*compare.Serv
 	if err != nil {
 		return nil, fmt.Errorf("reading the Caddyfile: %w", err)
 	}
-	list, err := caddyconf.Parse(name, source.Files{Read: os.ReadFile, Glob: filepath.Glob})
+	list, err := caddyconf.Parse(name, draft.Files{Read: os.ReadFile, Glob: filepath.Glob})
 	if err != nil {
 		return nil, console.Failure(err, "does Caddy take it? caddy validate --config "+r.Caddy)
 	}

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"millrace/importer/apache"
+	"millrace/importer/draft"
 	"millrace/internal/config"
 	"millrace/internal/engine"
-	"millrace/internal/importer/apache"
-	"millrace/internal/importer/draft"
 	"millrace/internal/process/servertest"
 )
 

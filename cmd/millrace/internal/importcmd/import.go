@@ -12,15 +12,14 @@ import (
 	"strings"
 
 	"millrace/cmd/millrace/internal/console"
+	"millrace/importer/apache"
+	"millrace/importer/apacheconf"
+	"millrace/importer/caddy"
+	"millrace/importer/caddyconf"
+	"millrace/importer/draft"
+	"millrace/importer/nginx"
+	"millrace/importer/nginxconf"
 	"millrace/internal/config"
-	"millrace/internal/importer/apache"
-	"millrace/internal/importer/apacheconf"
-	"millrace/internal/importer/caddy"
-	"millrace/internal/importer/caddyconf"
-	"millrace/internal/importer/draft"
-	"millrace/internal/importer/nginx"
-	"millrace/internal/importer/nginxconf"
-	"millrace/internal/importer/source"
 )
 
 // Command is `millrace import`.
@@ -108,7 +107,7 @@ func ReadApache(file string, more ApacheOptions) ([]*draft.Directive, apache.Opt
 	if filepath.Base(name) == apache.Htaccess {
 		o.Root = filepath.Dir(name)
 	}
-	list, err := apacheconf.Parse(name, more.ServerRoot, source.Files{Read: os.ReadFile, Glob: filepath.Glob})
+	list, err := apacheconf.Parse(name, more.ServerRoot, draft.Files{Read: os.ReadFile, Glob: filepath.Glob})
 	return list, o, err //nolint:wrapcheck // names file and line
 }
 
@@ -118,7 +117,7 @@ func FromCaddy(file string) (*draft.Node, *draft.Report, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the Caddyfile: %w", err)
 	}
-	config, err := caddyconf.Parse(name, source.Files{Read: os.ReadFile, Glob: filepath.Glob})
+	config, err := caddyconf.Parse(name, draft.Files{Read: os.ReadFile, Glob: filepath.Glob})
 	if err != nil {
 		return nil, nil, err //nolint:wrapcheck // names file and line
 	}
@@ -135,7 +134,7 @@ func FromNginx(file, prefix string) (*draft.Node, *draft.Report, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the config: %w", err)
 	}
-	list, err := nginxconf.Parse(name, source.Files{Read: os.ReadFile, Glob: filepath.Glob})
+	list, err := nginxconf.Parse(name, draft.Files{Read: os.ReadFile, Glob: filepath.Glob})
 	if err != nil {
 		return nil, nil, err //nolint:wrapcheck // names file and line
 	}

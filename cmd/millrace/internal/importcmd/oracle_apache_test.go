@@ -14,7 +14,7 @@ import (
 
 // apacheConfigs are configs of Apache of different kinds; those in htaccess are
 // the files of folders of /srv.
-const apacheConfigs = "../../../../internal/importer/apache/testdata/configs"
+const apacheConfigs = "../../../../importer/apache/testdata/configs"
 
 // apacheTree are files that only they serve.
 func apacheTree() map[string]string {

@@ -17,8 +17,8 @@ import (
 	"testing"
 
 	"millrace/cmd/millrace/internal/console"
+	"millrace/importer/compare"
 	"millrace/internal/engine"
-	"millrace/internal/importer/compare"
 	"millrace/internal/process/servertest"
 )
 

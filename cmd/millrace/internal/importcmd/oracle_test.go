@@ -19,7 +19,7 @@ import (
 )
 
 // configs are configs of nginx of different kinds.
-const configs = "../../../../internal/importer/nginx/testdata/configs"
+const configs = "../../../../importer/nginx/testdata/configs"
 
 // tree are the files that they serve.
 func tree() map[string]string {
@@ -237,7 +237,7 @@ func same(t *testing.T, least int, differ []string, yaml string, importIt func(c
 }
 
 // caddyConfigs are Caddyfiles of different kinds.
-const caddyConfigs = "../../../../internal/importer/caddy/testdata/configs"
+const caddyConfigs = "../../../../importer/caddy/testdata/configs"
 
 // TestCaddyIsTheOracle runs each Caddyfile by Caddy, and what the importer makes
 // of it by Millrace: they answer the same.

@@ -1,0 +1,521 @@
+package apache
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	"millrace/importer/draft"
+)
+
+// way is one way in which conditions hold: the keys of a rule.
+type way struct {
+	hosts    []string
+	methods  []string
+	address  []string
+	protocol string
+	values   map[string]map[string]string // header, query and cookie: by name
+	regex    string                       // for the path
+	except   []string
+	groups   map[int]string // what %1 stands for
+	never    bool           // it cannot hold
+}
+
+// fileTest is a condition on what is there.
+type fileTest struct {
+	not    bool
+	kind   byte   // f, d, s or l
+	suffix string // behind the path: .html
+	other  bool   // another file than the one that was asked for
+}
+
+// condition is one RewriteCond.
+type condition struct {
+	line *draft.Directive
+	or   bool
+	file *fileTest
+	ways []way // where one of them holds, so does the condition
+	err  error
+	skip bool // it always holds here
+	who  bool // it looks at the client, and so may keep somebody out
+}
+
+// condition reads one.
+func (t *site) condition(d *draft.Directive) *condition {
+	c := &condition{line: d}
+	test, value := d.Arg(0), d.Arg(1)
+	ignoreCase := false
+	for _, f := range flagsOf(d.Arg(2)) {
+		switch strings.ToUpper(f.name) {
+		case "NC", "NOCASE":
+			ignoreCase = true
+		case "OR", "ORNEXT":
+			c.or = true
+		}
+	}
+	name := strings.TrimSuffix(strings.TrimPrefix(test, "%{"), "}")
+	upper := strings.ToUpper(name)
+	c.who = !slices.Contains([]string{"HTTP_HOST", "SERVER_NAME", "HTTPS", "SERVER_PORT", "REQUEST_SCHEME", "REQUEST_URI", "THE_REQUEST", "REQUEST_FILENAME", "SCRIPT_FILENAME", "HTTP:X-FORWARDED-PROTO", "ENV:REDIRECT_STATUS", "ENV:HTTPS"}, upper) && !strings.Contains(test, "DOCUMENT_ROOT")
+	if bare := strings.TrimPrefix(value, "!"); regexp.MustCompile(`^-[fdslFUhL]$`).MatchString(bare) {
+		c.file = &fileTest{not: bare != value, kind: bare[1]}
+		c.who = false
+		rest := strings.NewReplacer("%{DOCUMENT_ROOT}%{REQUEST_URI}", "", "%{DOCUMENT_ROOT}/$1", "", "%{REQUEST_FILENAME}", "", "%{SCRIPT_FILENAME}", "", "%{DOCUMENT_ROOT}%{SCRIPT_NAME}", "", `\`, "").Replace(test)
+		c.file.suffix = rest
+		c.file.other = rest == test || strings.ContainsAny(rest, "%$/")
+		return c
+	}
+	if !strings.HasPrefix(test, "%{") || strings.Count(test, "%") != 1 || !strings.HasSuffix(test, "}") {
+		if test == "$1" || test == "$0" { // the path, as the rule has it
+			upper = "$PATH"
+		} else {
+			c.err = fmt.Errorf("there is no condition on %s", test)
+			return c
+		}
+	}
+	c.compare(t, upper, value, ignoreCase)
+	return c
+}
+
+// compare fills in the ways in which a variable compares with a value.
+func (c *condition) compare(t *site, name, value string, ignoreCase bool) {
+	m, err := matcher(value, ignoreCase)
+	if err != nil {
+		c.err = err
+		return
+	}
+	one := func(w way) { c.ways = append(c.ways, w) }
+	switch name {
+	case "HTTPS", "ENV:HTTPS", "SERVER_PORT", "SERVER_PORT_SECURE", "REQUEST_SCHEME":
+		secure := map[string]string{"HTTPS": "on", "ENV:HTTPS": "on", "SERVER_PORT": "443", "SERVER_PORT_SECURE": "1", "REQUEST_SCHEME": "https"}[name]
+		plain := map[string]string{"HTTPS": "off", "ENV:HTTPS": "", "SERVER_PORT": "80", "SERVER_PORT_SECURE": "0", "REQUEST_SCHEME": "http"}[name]
+		switch s, p := m.matches(secure), m.matches(plain); {
+		case s && p:
+			c.skip = true
+		case s:
+			one(way{protocol: "https"})
+		case p:
+			one(way{protocol: "http"})
+		default:
+			one(way{never: true})
+		}
+	case "HTTP_HOST", "SERVER_NAME":
+		c.ways = t.hostWays(m)
+	case "REQUEST_URI", "$PATH":
+		if name == "$PATH" && m.expr != "" {
+			m.expr = below(m.expr, "/")
+		}
+		c.ways = pathWays(m)
+	case "THE_REQUEST":
+		expr, err := ofRequestLine(m.expr)
+		if err != nil || m.not {
+			c.err = fmt.Errorf("write the path of the request line as path or regex: %s", value)
+			return
+		}
+		one(way{regex: expr, groups: sameGroups(expr)})
+	case "REQUEST_METHOD":
+		c.methods(m, value)
+	case "REMOTE_ADDR":
+		c.addresses(m)
+	case "QUERY_STRING":
+		c.query(m)
+	case "ENV:REDIRECT_STATUS":
+		c.skip = m.matches("")
+		if !c.skip {
+			one(way{never: true})
+		}
+	case "HTTP_COOKIE":
+		c.cookie(m)
+	default:
+		field, ok := headerOf(name)
+		if !ok {
+			c.err = fmt.Errorf("there is no condition on %%{%s}", name)
+			return
+		}
+		one(way{values: map[string]map[string]string{"header": {field: m.value()}}})
+	}
+}
+
+// headerOf is the request field that a variable stands for.
+func headerOf(name string) (string, bool) {
+	if field, is := strings.CutPrefix(name, "HTTP:"); is {
+		return canonical(field), true
+	}
+	field, is := strings.CutPrefix(name, "HTTP_")
+	return canonical(strings.ReplaceAll(field, "_", "-")), is
+}
+
+func canonical(field string) string {
+	parts := strings.Split(strings.ToLower(field), "-")
+	for i, p := range parts {
+		if p != "" {
+			parts[i] = strings.ToUpper(p[:1]) + p[1:]
+		}
+	}
+	return strings.Join(parts, "-")
+}
+
+// match is a comparison: by an expression, or with a text.
+type match struct {
+	not  bool
+	expr string // "": exact
+	text string
+	fold bool
+}
+
+func matcher(value string, ignoreCase bool) (m match, err error) {
+	value, m.not = strings.CutPrefix(value, "!")
+	m.fold = ignoreCase
+	switch {
+	case strings.HasPrefix(value, "="):
+		m.text = strings.Trim(value[1:], `"`)
+		if ignoreCase {
+			m.expr = "(?i)^" + regexp.QuoteMeta(m.text) + "$"
+		}
+		return m, nil
+	case strings.HasPrefix(value, "<"), strings.HasPrefix(value, ">"), strings.HasPrefix(value, "-"), strings.HasPrefix(value, "expr"):
+		return m, fmt.Errorf("%q is no comparison that rules have", value)
+	}
+	if m.expr, err = expression(value, ignoreCase); err != nil {
+		return m, err
+	}
+	if m.expr == "" || m.expr == "(?i)" {
+		m.expr = ".*"
+	}
+	return m, nil
+}
+
+func (m match) matches(text string) bool {
+	if m.expr == "" {
+		return (text == m.text) != m.not
+	}
+	return regexp.MustCompile(m.expr).MatchString(text) != m.not
+}
+
+// value is the comparison as the values of rules have it.
+func (m match) value() string {
+	not := ""
+	if m.not {
+		not = "!"
+	}
+	if m.expr == "" {
+		if strings.ContainsAny(m.text, "*") || strings.HasPrefix(m.text, "!") || strings.HasPrefix(m.text, "~") {
+			return not + "~^" + regexp.QuoteMeta(m.text) + "$"
+		}
+		return not + m.text
+	}
+	if text, ok := literal(m.expr); ok && !m.fold && !strings.ContainsAny(text, "*!~") {
+		return not + text
+	}
+	return not + "~" + m.expr
+}
+
+// hostWays are conditions on the host. Where the names of the site are known, each
+// that an expression matches is written.
+func (t *site) hostWays(m match) (ways []way) {
+	names := slices.DeleteFunc(slices.Clone(t.host.names), func(n string) bool { return strings.HasPrefix(n, "*") })
+	if !m.not && m.expr == "" || !m.not && len(names) > 0 {
+		expr := m.expr
+		if expr == "" {
+			expr = "^" + regexp.QuoteMeta(m.text) + "$"
+		}
+		re := regexp.MustCompile("(?i)" + strings.TrimPrefix(expr, "(?i)"))
+		for _, name := range names {
+			if g := re.FindStringSubmatch(name); g != nil {
+				groups := map[int]string{}
+				for i, v := range g {
+					groups[i] = v
+				}
+				ways = append(ways, way{hosts: []string{name}, groups: groups})
+			}
+		}
+		if len(ways) > 0 {
+			return merged(ways, m)
+		}
+		if len(names) > 0 && len(names) == len(t.host.names) && !t.host.any {
+			return []way{{never: true}} // none of the site's names is like it
+		}
+	}
+	expr := strings.TrimPrefix(m.expr, "(?i)")
+	if m.expr == "" {
+		expr = "^" + regexp.QuoteMeta(m.text) + "$"
+	}
+	if body, is := strings.CutSuffix(expr, "$"); is && !strings.HasSuffix(body, `\`) {
+		expr = body + `\.?(?::\d+)?$`
+	}
+	v := "~(?i)" + expr
+	if m.not {
+		v = "!" + v
+	}
+	return []way{{values: map[string]map[string]string{"header": {"Host": v}}}}
+}
+
+// merged are ways that differ in the host alone as one, where no groups differ.
+func merged(ways []way, m match) []way {
+	if m.expr != "" && regexp.MustCompile(m.expr).NumSubexp() > 0 && strings.Contains(m.expr, "(") {
+		return ways
+	}
+	all := ways[0]
+	for _, w := range ways[1:] {
+		all.hosts = append(all.hosts, w.hosts...)
+	}
+	return []way{all}
+}
+
+func pathWays(m match) []way {
+	expr := m.expr
+	if expr == "" {
+		expr = "^" + regexp.QuoteMeta(m.text) + "$"
+	}
+	if m.not {
+		return []way{{except: []string{"~" + expr}}}
+	}
+	return []way{{regex: expr, groups: sameGroups(expr)}}
+}
+
+// sameGroups are the groups of an expression that becomes that of the rule.
+func sameGroups(expr string) map[int]string {
+	groups := map[int]string{}
+	for i := range regexp.MustCompile(expr).NumSubexp() + 1 {
+		groups[i] = fmt.Sprintf("{%d}", i)
+	}
+	return groups
+}
+
+// ofRequestLine is the part of an expression for the line of a request that is
+// about its path.
+func ofRequestLine(expr string) (string, error) {
+	fold := strings.HasPrefix(expr, "(?i)")
+	expr = strings.TrimPrefix(expr, "(?i)")
+	m := regexp.MustCompile(`^\^?(?:\[A-Z\](?:\{\d+,?\d*\}|\+)|\(?(?:\?:)?GET(?:\|HEAD|\|POST)*\)?|\.\*|\\S\+)?(?: |\\s\+?)/?[+*]?(.*)$`).FindStringSubmatch(expr)
+	if m == nil {
+		return "", errConditions
+	}
+	path := m[1]
+	ends := false
+	for _, tail := range []string{`(\?.*)? HTTP`, `(?:\?.*)? HTTP`, `(\?[^ ]*)? HTTP`, `[? ]`, `[?\s]`, `[\s?]`, `[\s?&]`, `[ ?]`, ` HTTP/`, ` HTTP`, `\sHTTP/`, `\sHTTP`, ` `, `\s`, `\?`} {
+		if cut, is := strings.CutSuffix(path, tail); is {
+			path, ends = cut, true
+			break
+		}
+	}
+	if strings.Contains(path, `\?`) || strings.Contains(path, `\s`) || strings.Contains(path, " ") {
+		return "", errConditions
+	}
+	path = "^/" + path
+	if ends {
+		path += "$"
+	}
+	return expression(path, fold)
+}
+
+func (c *condition) methods(m match, value string) {
+	text := strings.TrimPrefix(value, "!")
+	list := regexp.MustCompile(`^\^?\(?(?:\?:)?([A-Za-z|]+)\)?\$?$`).FindStringSubmatch(strings.TrimPrefix(text, "="))
+	if list == nil {
+		c.err = fmt.Errorf("methods are a list, as in [GET, POST]: %s is another expression", value)
+		return
+	}
+	var methods []string
+	for _, name := range strings.Split(list[1], "|") {
+		if name == "" {
+			c.err = fmt.Errorf("methods are a list, as in [GET, POST]: %s has an empty one", value)
+			return
+		}
+		if m.not {
+			name = "!" + name
+		}
+		methods = append(methods, strings.ToUpper(name))
+	}
+	c.ways = append(c.ways, way{methods: methods})
+}
+
+// addresses reads expressions for addresses as the networks that they mean.
+func (c *condition) addresses(m match) {
+	text := m.text
+	if m.expr != "" {
+		if l, ok := literal(m.expr); ok {
+			text = l
+		} else if part, is := strings.CutPrefix(m.expr, "^"); is {
+			text = strings.ReplaceAll(part, `\.`, ".")
+			if !strings.HasSuffix(text, ".") {
+				text = "" // 10.1 would also be 10.10
+			}
+		}
+	}
+	net, err := network(text)
+	if _, bad := netip.ParseAddr(text); err != nil || bad != nil && !strings.HasSuffix(text, ".") && !strings.Contains(text, "/") {
+		c.err = fmt.Errorf("write address with the networks that are meant")
+		return
+	}
+	if m.not {
+		net = "!" + net
+	}
+	c.ways = append(c.ways, way{address: []string{net}})
+}
+
+// query reads expressions for a query as ones for its parameters.
+func (c *condition) query(m match) {
+	c.who = true
+	expr := strings.TrimPrefix(m.expr, "(?i)")
+	if m.expr == "" {
+		expr = "^" + regexp.QuoteMeta(m.text) + "$"
+	}
+	if expr == "^$" || expr == "." || expr == ".+" {
+		c.err = fmt.Errorf("whether there is a query is no condition: name a parameter of it")
+		return
+	}
+	parts := regexp.MustCompile(`^(?:\^|\(\^\|&\)|\(\?:\^\|&\)|&|\\b)?([A-Za-z0-9_.\[\]-]+)=(.*?)(\$|\(&\|\$\)|\(\?:&\|\$\)|\(\$\|&\)|&)?$`).FindStringSubmatch(expr)
+	if parts == nil || strings.ContainsAny(parts[1], ".[") || strings.Contains(parts[2], "&") && !strings.Contains(parts[2], "[^&]") {
+		c.err = fmt.Errorf("write the parameters of the query that are meant: %s", c.line.Arg(1))
+		return
+	}
+	name, value := parts[1], strings.NewReplacer("([^&]*)", "(.*)", "([^&]+)", "(.+)", "[^&]*", ".*", "[^&]+", ".+").Replace(parts[2])
+	groups := map[int]string{}
+	first := 1
+	if strings.HasPrefix(expr, "(^|&)") {
+		first = 2
+		groups[1] = ""
+	}
+	if regexp.MustCompile(`^\([^()]*\)$`).MatchString(value) {
+		groups[first] = "{query." + name + "}"
+	}
+	if value != "" || parts[3] != "" {
+		value = "~^" + value
+		if parts[3] != "" {
+			value += "$"
+		}
+	} else {
+		value = "*"
+	}
+	if bare, ok := literal(strings.TrimPrefix(value, "~")); ok && !strings.ContainsAny(bare, "*!~") {
+		value = bare
+	}
+	if m.not {
+		value = "!" + value
+	}
+	c.ways = append(c.ways, way{values: map[string]map[string]string{"query": {name: value}}, groups: groups})
+}
+
+// cookie reads expressions for the Cookie field as one for it: rules compare the
+// whole field by header.
+func (c *condition) cookie(m match) {
+	c.ways = append(c.ways, way{values: map[string]map[string]string{"header": {"Cookie": m.value()}}})
+}
+
+// and puts two ways together; an error where rules cannot say both.
+func and(a, b way) (way, error) {
+	out := a
+	out.never = a.never || b.never
+	out.except = append(slices.Clone(a.except), b.except...)
+	switch {
+	case b.regex == "":
+	case a.regex == "":
+		out.regex = b.regex
+	default:
+		return out, fmt.Errorf("a rule has one expression for the path: put %q and %q together", a.regex, b.regex)
+	}
+	switch {
+	case b.protocol == "" || a.protocol == b.protocol:
+	case a.protocol == "":
+		out.protocol = b.protocol
+	default:
+		out.never = true
+	}
+	if len(b.hosts) > 0 {
+		out.hosts = b.hosts
+		if len(a.hosts) > 0 {
+			out.hosts = slices.DeleteFunc(slices.Clone(a.hosts), func(h string) bool { return !slices.Contains(b.hosts, h) })
+			out.never = out.never || len(out.hosts) == 0
+		}
+	}
+	if len(a.methods) > 0 && len(b.methods) > 0 && (!strings.HasPrefix(a.methods[0], "!") || !strings.HasPrefix(b.methods[0], "!")) {
+		return out, fmt.Errorf("a rule has one list of methods")
+	}
+	out.methods = append(slices.Clone(a.methods), b.methods...)
+	positive := func(list []string) bool {
+		return slices.ContainsFunc(list, func(s string) bool { return !strings.HasPrefix(s, "!") })
+	}
+	if positive(a.address) && positive(b.address) {
+		return out, fmt.Errorf("a rule has one list of addresses")
+	}
+	out.address = append(slices.Clone(a.address), b.address...)
+	var err error
+	if out.values, err = andValues(a.values, b.values); err != nil {
+		return out, err
+	}
+	if b.groups != nil {
+		out.groups = b.groups
+	}
+	return out, nil
+}
+
+func andValues(a, b map[string]map[string]string) (map[string]map[string]string, error) {
+	out := map[string]map[string]string{}
+	for kind, values := range a {
+		out[kind] = maps.Clone(values)
+	}
+	for kind, values := range b {
+		for name, v := range values {
+			old, has := out[kind][name]
+			if out[kind] == nil {
+				out[kind] = map[string]string{}
+			}
+			switch {
+			case !has || old == v:
+				out[kind][name] = v
+			case strings.HasPrefix(old, "!") && strings.HasPrefix(v, "!"): // neither one nor the other
+				out[kind][name] = "!~(?:" + asExpression(old[1:]) + ")|(?:" + asExpression(v[1:]) + ")"
+			default:
+				return nil, fmt.Errorf("a rule compares %s once: put both conditions together", name)
+			}
+		}
+	}
+	return out, nil
+}
+
+// asExpression is a value of a rule as an expression.
+func asExpression(v string) string {
+	if expr, is := strings.CutPrefix(v, "~"); is {
+		return expr
+	}
+	return "^" + strings.ReplaceAll(regexp.QuoteMeta(v), `\*`, ".*") + "$"
+}
+
+// or puts ways together that differ in one header alone: their expressions become one.
+func or(ways []way) (out []way) {
+	for _, w := range ways {
+		joined := false
+		if i := len(out) - 1; i >= 0 {
+			out[i], joined = joinedValues(out[i], w)
+		}
+		if !joined {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+func joinedValues(a, b way) (way, bool) {
+	bare := func(w way) bool {
+		return len(w.hosts)+len(w.methods)+len(w.address)+len(w.except) == 0 && w.protocol == "" && w.regex == "" && !w.never && len(w.groups) == 0
+	}
+	if !bare(a) || !bare(b) || len(a.values) != 1 || len(b.values) != 1 {
+		return a, false
+	}
+	const longest = 900
+	for kind, values := range a.values {
+		for name, v := range values {
+			w, ok := b.values[kind][name]
+			fold := strings.HasPrefix(v, "~(?i)")
+			if !ok || len(values) != 1 || len(b.values[kind]) != 1 || !strings.HasPrefix(v, "~") || !strings.HasPrefix(w, "~") || fold != strings.HasPrefix(w, "~(?i)") || len(v)+len(w) > longest {
+				return a, false
+			}
+			w = strings.TrimPrefix(w[1:], "(?i)") // the flag in front is for both
+			return way{values: map[string]map[string]string{kind: {name: v + "|" + w}}}, true
+		}
+	}
+	return a, false
+}

@@ -1,0 +1,116 @@
+package apache
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"millrace/importer/draft"
+)
+
+// elsewhere answers 501 for the paths that Apache gives to programs, or to folders that
+// an expression names: what is in the site's own folder by the same name, sources of the
+// programs perhaps, was never served.
+func (t *site) elsewhere() {
+	for _, d := range t.lines() {
+		switch lower(d) {
+		case "scriptalias", "wsgiscriptalias", "jkmount":
+			t.program(d)
+		case "virtualdocumentroot", "virtualscriptalias":
+			t.close(d, "write a site for each host, with its own folder")
+		case "aliasmatch", "scriptaliasmatch", "wsgiscriptaliasmatch", "proxypassmatch":
+			if len(d.Args) > 1 && strings.Contains(d.Arg(1), "fcgi:") || lower(d) == "proxypassmatch" && d.Arg(1) == "!" {
+				continue // PHP, which is looked for by itself
+			}
+			expr, err := expression(d.Arg(0), false)
+			if err != nil {
+				t.close(d, "write it as rules: "+err.Error())
+				continue
+			}
+			t.answers501(d, draft.Map().Set("regex", draft.Verbatim(expr)))
+		}
+	}
+	t.scripts(layer{list: t.lines()}, "/")
+	for _, l := range t.dirs {
+		for _, url := range t.pathsOf(l.dir) {
+			t.scripts(l, url)
+		}
+	}
+	for _, l := range t.locations {
+		t.scripts(l, l.url)
+	}
+}
+
+// program is for all that is below a path.
+func (t *site) program(d *draft.Directive) {
+	at := strings.TrimSuffix(d.Arg(0), "*")
+	if !strings.HasPrefix(at, "/") {
+		t.close(d, "write a route for the program's paths")
+		return
+	}
+	n := draft.Map()
+	if at != "/" {
+		n.Set("path", draft.Text(strings.TrimSuffix(at, "/")+"/"))
+	}
+	var except []string
+	for _, a := range t.aliases {
+		if strings.HasPrefix(a.path, at) && a.path != at {
+			except = append(except, a.path)
+		}
+	}
+	if len(except) > 0 {
+		n.Set("except", draft.Texts(except...))
+	}
+	t.answers501(d, n)
+	if dir := strings.TrimSuffix(t.im.file(d.Arg(1)), "/"); dir != "" && len(d.Args) > 1 { // its sources by another path
+		for _, url := range t.pathsOf(dir) {
+			if url != at && url != "/" {
+				t.answers501(d, draft.Map().Set("path", draft.Text(url)))
+			}
+		}
+	}
+}
+
+// scripts is for files that a handler runs, in a folder or below a path.
+func (t *site) scripts(l layer, url string) {
+	for _, d := range l.list {
+		switch {
+		case lower(d) == "sethandler" && runs(d.Arg(0)):
+			n := draft.Map()
+			if expr, is := strings.CutPrefix(url, "~"); is {
+				n.Set("regex", draft.Verbatim(expr))
+			} else if url != "/" {
+				n.Set("path", draft.Text(slashed(url)))
+			}
+			t.answers501(d, n)
+		case lower(d) == "addhandler" && runs(d.Arg(0)) && len(d.Args) > 1:
+			var names []string
+			for _, ext := range d.Args[1:] {
+				names = append(names, regexp.QuoteMeta(strings.TrimPrefix(ext, ".")))
+			}
+			t.answers501(d, draft.Map().Set("regex", draft.Verbatim(`(?i)\.(?:`+strings.Join(names, "|")+`)(?:/|\.|$)`)))
+		}
+	}
+	if strings.HasPrefix(url, "~") {
+		return
+	}
+	for _, s := range t.filesIn(l, slashed(url)) {
+		for _, d := range s.list {
+			if lower(d) == "sethandler" && runs(d.Arg(0)) && s.err == nil {
+				t.answers501(d, draft.Map().Set("regex", draft.Verbatim(strings.TrimSuffix(s.expr, "$")+"(?:/|$)")))
+			}
+		}
+	}
+}
+
+// runs reports whether a handler runs a file as a program that is none here.
+func runs(handler string) bool {
+	handler = strings.ToLower(handler)
+	return strings.HasPrefix(handler, "proxy:") && !strings.Contains(handler, "fcgi:") || slices.Contains([]string{"cgi-script", "fcgid-script", "fastcgi-script", "wsgi-script", "perl-script", "mod_python", "proxy-server"}, handler)
+}
+
+func (t *site) answers501(d *draft.Directive, n *draft.Node) {
+	t.im.Leave(d, "no CGI is run, and folders have no expressions: its paths answer 501 until you have written a route for them (docs/routes.md)")
+	respond := draft.Map().Set("status", draft.Number(501)).Set("text", draft.Text("not carried over")).Flow()
+	t.guards = append(t.guards, ruleDraft{n.Set("respond", respond), d.At()})
+}

@@ -1,0 +1,207 @@
+package apache
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"millrace/importer/draft"
+)
+
+// expression is a regular expression of Apache (PCRE) as one of RE2, ignoring
+// case if asked.
+func expression(text string, ignoreCase bool) (string, error) {
+	// Of what begins with a dot, only /.well-known is served at all.
+	text = regexp.MustCompile(`\\\.\(\?!well-known\\?/?(?:\|[a-z-]+)*\)`).ReplaceAllString(text, `\.(?:[^w]|w[^e])`)
+	text = strings.ReplaceAll(text, "(?<", "(?P<")
+	text = strings.ReplaceAll(text, "(?P<=", "(?<=") // looking behind, which RE2 cannot
+	text = strings.ReplaceAll(text, "(?P<!", "(?<!")
+	text = regexp.MustCompile(`\\([/ "':,;=&%@#!~<>-])`).ReplaceAllString(text, "$1") // needless backslashes
+	if ignoreCase {
+		text = "(?i)" + text
+	}
+	const longest = 1000
+	if len(text) > longest {
+		return "", fmt.Errorf("the expression is longer than %d bytes", longest)
+	}
+	if _, err := regexp.Compile(text); err != nil {
+		return "", fmt.Errorf("the regular expression looks ahead or behind, or refers back, which RE2 cannot (%w)", err)
+	}
+	return text, nil
+}
+
+// pattern is what a RewriteRule compares the path with.
+type pattern struct {
+	expr      string // for the whole path; "" is every path of the context
+	path      string // instead of an expression: a path, or a folder
+	all       bool   // it matches every path, or every one but the folder's own
+	not       bool   // all but what it matches
+	groups    int
+	wholePath bool // {1} is the whole path without the slash in front
+}
+
+// inContext makes an expression for paths below url one for the whole path; in
+// that of the host paths begin with a slash already.
+func inContext(text, url string, perDir, ignoreCase bool) (p pattern, err error) {
+	text, p.not = strings.CutPrefix(text, "!")
+	expr, err := expression(text, false)
+	if err != nil {
+		return p, err
+	}
+	re := regexp.MustCompile(expr)
+	p.groups = re.NumSubexp()
+	everything := map[string]bool{"": true, "^": true, ".*": true, "^.*": true, "^.*$": true, ".*$": true, ".?": true, "^.?$": true, ".": true, "^.": true, ".+": true, "^.+$": true, "^.+": true, "/": !perDir, "^/": !perDir, "^/.*$": !perDir, "^/.*": !perDir}
+	withRest := map[string]bool{"(.*)": true, "^(.*)$": true, "^(.*)": true, "(.*)$": true, "^(.+)$": true, "(.+)": true, "^(.+)": true, "^/?(.*)$": true, "^/?(.*)": true, "^/(.*)$": !perDir, "^/(.*)": !perDir, "^/?(.+)$": true}
+	switch {
+	case everything[expr]:
+		p.all = true
+		if url != "/" && url != "" {
+			p.path = url
+		}
+		return p, nil
+	case withRest[expr]:
+		p.all, p.wholePath = true, true
+		if perDir || strings.HasPrefix(expr, "^/") {
+			expr = "^/(.*)$"
+			if url != "/" && url != "" {
+				expr = "^" + regexp.QuoteMeta(url) + "(.*)$"
+			}
+		} else {
+			expr = "^(.*)$" // of the host: the slash belongs to it
+			p.wholePath = false
+		}
+	case perDir:
+		expr = below(expr, url)
+	default:
+		expr = strings.Replace(expr, "^/?", "^/", 1)
+	}
+	if ignoreCase && !p.all {
+		expr = "(?i)" + expr
+	}
+	if _, err := regexp.Compile(expr); err != nil {
+		return p, fmt.Errorf("%q: %w", text, err)
+	}
+	p.expr = expr
+	return p, nil
+}
+
+// below is an expression for what stands behind a folder's path as one for the
+// whole path: each of its alternatives is.
+func below(expr, url string) string {
+	fold := strings.HasPrefix(expr, "(?i)")
+	alternatives := draft.Alternatives(strings.TrimPrefix(expr, "(?i)"))
+	for i, a := range alternatives {
+		alternatives[i] = oneBelow(a, url)
+	}
+	out := strings.Join(alternatives, "|")
+	if fold {
+		out = "(?i)" + out
+	}
+	return out
+}
+
+func oneBelow(expr, url string) string {
+	prefix := regexp.QuoteMeta(url)
+	if rest, is := strings.CutPrefix(expr, "^"); is {
+		for _, lead := range []string{"/?", "/*", "(?:/)?"} { // there is no slash in front
+			rest = strings.TrimPrefix(rest, lead)
+		}
+		return "^" + prefix + rest
+	}
+	if url == "/" && !strings.HasPrefix(expr, "/") && !strings.HasPrefix(expr, "(") {
+		return expr
+	}
+	return "^" + prefix + ".*?(?:" + expr + ")"
+}
+
+// literal is the text that an expression with anchors stands for, if it is one.
+func literal(expr string) (string, bool) {
+	body, begins := strings.CutPrefix(expr, "^")
+	body, ends := strings.CutSuffix(body, "$")
+	if !begins || !ends {
+		return "", false
+	}
+	text := regexp.MustCompile(`\\([^A-Za-z0-9])`).ReplaceAllString(body, "$1")
+	if regexp.QuoteMeta(text) != body && regexp.QuoteMeta(text) != strings.NewReplacer("/", "/", "-", "-").Replace(body) {
+		return "", false
+	}
+	return text, true
+}
+
+var errConditions = errors.New("rules have no such condition")
+
+// substitution is what a RewriteRule makes of a path, with the variables of ours.
+func (c *context) substitution(text string, p pattern, w way) (string, error) {
+	var b strings.Builder
+	for i := 0; i < len(text); i++ {
+		ch := text[i]
+		switch {
+		case ch == '\\' && i+1 < len(text):
+			i++
+			b.WriteByte(text[i])
+		case ch == '$' && i+1 < len(text) && text[i+1] >= '0' && text[i+1] <= '9':
+			i++
+			b.WriteString(p.group(int(text[i]-'0'), b.String()))
+			if strings.HasSuffix(b.String(), "/{path}") { // it begins with a slash
+				whole := strings.TrimSuffix(b.String(), "/{path}")
+				b.Reset()
+				b.WriteString(whole + "{path}")
+			}
+		case ch == '%' && i+1 < len(text) && text[i+1] >= '0' && text[i+1] <= '9':
+			i++
+			n := int(text[i] - '0')
+			v, ok := w.groups[n]
+			if !ok {
+				return "", fmt.Errorf("%%%d is not known here", n)
+			}
+			b.WriteString(v)
+		case ch == '%' && strings.HasPrefix(text[i:], "%{"):
+			name, _, ok := strings.Cut(text[i+2:], "}")
+			v, known := variables()[strings.ToUpper(name)]
+			if strings.EqualFold(name, "ENV:BASE") { // the folder of the application, as Symfony sets it
+				v, known = strings.TrimSuffix(c.url, "/"), true
+			}
+			if header, is := strings.CutPrefix(name, "HTTP:"); is {
+				v, known = "{header."+header+"}", true
+			}
+			if !ok || !known {
+				return "", fmt.Errorf("%%{%s} is not known here", name)
+			}
+			i += len(name) + 2
+			b.WriteString(v)
+		case ch == '$' && strings.HasPrefix(text[i:], "${"):
+			return "", errors.New("a RewriteMap is a table here: write tables and {table.NAME} (docs/routes.md)")
+		case ch == '{' || ch == '}':
+			return "", fmt.Errorf("%q has braces, which stand for variables here", text)
+		default:
+			b.WriteByte(ch)
+		}
+	}
+	return b.String(), nil
+}
+
+// group is what $n stands for.
+func (p pattern) group(n int, before string) string {
+	switch {
+	case n == 0 && p.all, n == 1 && p.wholePath && p.expr == "":
+		if strings.HasSuffix(before, "/") || before == "" || strings.Contains(before, "?") {
+			if strings.Contains(before, "?") {
+				return "{rest}"
+			}
+			return "{path}"
+		}
+		return "{path}"
+	case n > p.groups:
+		return ""
+	}
+	return fmt.Sprintf("{%d}", n)
+}
+
+// variables are those of Apache that are known in targets.
+func variables() map[string]string {
+	return map[string]string{
+		"HTTP_HOST": "{host}", "SERVER_NAME": "{host}", "REQUEST_URI": "{path}", "QUERY_STRING": "{query}", "REQUEST_SCHEME": "{scheme}", "REMOTE_ADDR": "{address}",
+		"HTTP_REFERER": "{header.Referer}", "HTTP_USER_AGENT": "{header.User-Agent}",
+	}
+}

@@ -1,0 +1,275 @@
+package apache
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"millrace/importer/draft"
+)
+
+// headers translates the fields that answers get and lose. Without "always" Apache
+// leaves the errors and redirects of its own without them.
+func (t *site) headers(layers []layer, node *draft.Node) {
+	always, good := draft.Map(), draft.Map()
+	for _, d := range allIn(layers, "header") {
+		rules := good
+		if node.Get("php") != nil || node.Get("proxy") != nil {
+			rules = always // what an application sends has them whatever its status
+		}
+		args := d.Args
+		if len(args) > 0 && (strings.EqualFold(args[0], "always") || strings.EqualFold(args[0], "onsuccess")) {
+			if strings.EqualFold(args[0], "always") {
+				rules = always
+			}
+			args = args[1:]
+		}
+		if err := t.field(d, args, rules); err != nil {
+			t.im.Leave(d, err.Error())
+		}
+	}
+	if good.Len() > 0 {
+		rule := draft.Map().Set("status", draft.Texts("2xx"))
+		good.CopyTo(rule)
+		always.Set("when", onlyOne(rule))
+	}
+	if own := t.filesHeaders(layers, node); own.Len() > 0 {
+		when := always.Get("when")
+		if when == nil {
+			when = draft.List()
+		}
+		own.Each(func(n *draft.Node, comment []string) { when.Add(n, comment...) })
+		always.Set("when", when)
+	}
+	if always.Len() > 0 {
+		node.Set("headers", always)
+	}
+}
+
+func onlyOne(n *draft.Node) *draft.Node {
+	l := draft.List()
+	l.Add(n.Flow())
+	return l
+}
+
+// field translates one Header line into rules.
+func (t *site) field(d *draft.Directive, args []string, rules *draft.Node) error {
+	if len(args) < 2 {
+		return fmt.Errorf("write it into headers (docs/routes.md)")
+	}
+	action, name := strings.ToLower(args[0]), strings.TrimSuffix(args[1], ":")
+	switch lower := strings.ToLower(name); {
+	case lower == "server" || lower == "date" || lower == "content-length" || lower == "connection" || lower == "etag" || lower == "keep-alive":
+		t.im.Standard(d, "Server, Date, ETag and what belongs to the connection are the server's own")
+		return nil
+	case lower == "x-powered-by" && action == "unset":
+	}
+	if action == "unset" {
+		t.im.Used(d)
+		list := []string{name}
+		if old := rules.Get("remove"); old != nil {
+			old.Each(func(n *draft.Node, _ []string) { list = append(list, n.Plain()) })
+		}
+		rules.Set("remove", draft.Texts(unique(list)...))
+		return nil
+	}
+	kind := map[string]string{"set": "set", "add": "add", "append": "add", "merge": "add", "setifempty": "default"}[action]
+	if kind == "" || len(args) < 3 {
+		return fmt.Errorf("headers are set, added, removed or given where there are none: write it into headers (docs/routes.md)")
+	}
+	value := args[2]
+	for _, more := range args[3:] {
+		if !strings.EqualFold(more, "early") {
+			return fmt.Errorf("write it into headers, with when or on a route of its own: there is no condition %q", more)
+		}
+	}
+	if strings.HasPrefix(value, "expr=") || strings.Contains(strings.ReplaceAll(value, "%%", ""), "%") {
+		return fmt.Errorf("write it into headers (docs/routes.md): %q has variables that are not known here", value)
+	}
+	value = strings.NewReplacer("%%", "%", "{", "{{").Replace(value)
+	t.im.Used(d)
+	rules.Child(kind).Flow().Set(name, draft.Text(value))
+	return nil
+}
+
+// besides looks at what a section for files says that is not about clients.
+func (t *site) besides(s section) {
+	for _, d := range s.list {
+		name := lower(d)
+		switch {
+		case guards([]*draft.Directive{d}), name == "sethandler", name == "addhandler", name == "addtype", name == "forcetype", name == "fileetag", name == "authname":
+		case name == "header", strings.HasPrefix(name, "expires"):
+			if len(extensionsOf(s.expr)) == 0 && (len(patternsOf(s)) == 0 || name == "header" && cacheControlOf(d) == "") {
+				t.im.Leave(d, "write it for content types (headers.when.type) or names (static.cache_control)")
+			}
+		}
+	}
+}
+
+// extensionsOf are the extensions that an expression for names is about: those
+// of \.(css|js)$, and nothing for what is not just that.
+func extensionsOf(expr string) (list []string) {
+	m := regexp.MustCompile(`^(?:\(\?i\))?\\\.\(?(?:\?:|\?i:)?([a-z0-9|?\[\]]+)\)?(?:\$|\(\?:/\|\$\)|\[\^/\]\*\$)$`).FindStringSubmatch(expr)
+	if m == nil {
+		return nil
+	}
+	for _, e := range strings.Split(m[1], "|") {
+		if rest, is := strings.CutSuffix(e, "?"); is { // jpe?g
+			list = append(list, "."+rest)
+			e = rest
+			if len(e) > 0 {
+				list[len(list)-1] = "." + e[:len(e)-1]
+			}
+		}
+		if i := strings.Index(e, "?"); i > 0 {
+			list = append(list, "."+e[:i-1]+e[i+1:])
+			e = e[:i] + e[i+1:]
+		}
+		if strings.ContainsAny(e, "?[]") {
+			return nil
+		}
+		list = append(list, "."+e)
+	}
+	return unique(list)
+}
+
+// patternsOf are the names that a section is for, as patterns of static.cache_control.
+func patternsOf(s section) (list []string) {
+	for _, e := range extensionsOf(s.expr) {
+		list = append(list, "*"+e)
+	}
+	if name := s.line.Arg(0); len(list) == 0 && lower(s.line) == "files" && name != "~" && !strings.ContainsAny(name, "/[\\") {
+		return []string{name}
+	}
+	return list
+}
+
+// filesHeaders are the fields that sections for files give them, by their types.
+// Cache-Control is static's.
+func (t *site) filesHeaders(layers []layer, node *draft.Node) *draft.Node {
+	list := draft.List()
+	if node.Get("static") == nil {
+		return list
+	}
+	for _, l := range layers {
+		for _, s := range t.filesIn(l, "/") {
+			exts := extensionsOf(s.expr)
+			if len(exts) == 0 {
+				continue
+			}
+			var types []string
+			for _, e := range exts {
+				types = append(types, draft.TypeOf(e))
+			}
+			types = unique(types)
+			for _, d := range s.list {
+				if lower(d) != "header" || cacheControlOf(d) != "" {
+					continue
+				}
+				args := d.Args
+				if len(args) > 0 && (strings.EqualFold(args[0], "always") || strings.EqualFold(args[0], "onsuccess")) {
+					args = args[1:]
+				}
+				rule := draft.Map().Set("type", draft.Texts(types...))
+				if err := t.field(d, args, rule); err != nil {
+					t.im.Leave(d, err.Error())
+				} else if rule.Len() > 1 && len(types) > 0 {
+					list.Add(rule.Flow())
+				}
+			}
+		}
+	}
+	return list
+}
+
+// cacheControlOf is the value that a line gives Cache-Control, "" if it does not.
+func cacheControlOf(d *draft.Directive) string {
+	args := slices.DeleteFunc(slices.Clone(d.Args), func(a string) bool { return strings.EqualFold(a, "always") || strings.EqualFold(a, "onsuccess") })
+	if lower(d) == "header" && len(args) >= 3 && (strings.EqualFold(args[0], "set") || strings.EqualFold(args[0], "append") || strings.EqualFold(args[0], "merge")) && strings.EqualFold(args[1], "cache-control") {
+		return args[2]
+	}
+	return ""
+}
+
+// expires translates how long files may be kept: by their names, so that what PHP
+// answers says so itself.
+func (t *site) expires(layers []layer) *draft.Node {
+	rules := draft.List()
+	seen := map[string]bool{}
+	add := func(match, value string) {
+		if value != "" && !seen[match] {
+			seen[match] = true
+			rules.Add(draft.Map().Set("match", draft.Text(match)).Set("value", draft.Text(value)).Flow())
+		}
+	}
+	for _, l := range slices.Backward(layers) {
+		for _, s := range slices.Backward(t.filesIn(l, "/")) {
+			for _, d := range s.list {
+				value := cacheControlOf(d)
+				if lower(d) == "expiresdefault" {
+					value, _ = age(d.Args)
+				}
+				for _, match := range patternsOf(s) {
+					if value != "" {
+						t.im.Used(d)
+						add(match, value)
+					}
+				}
+			}
+		}
+	}
+	active := lastIn(layers, "expiresactive")
+	if active == nil || !strings.EqualFold(active.Arg(0), "on") {
+		return rules
+	}
+	t.im.Used(active)
+	for _, d := range slices.Backward(allIn(layers, "expiresbytype")) {
+		value, ok := age(d.Args[min(1, len(d.Args)):])
+		exts := draft.Extensions(strings.ToLower(d.Arg(0)))
+		switch {
+		case !ok:
+			t.im.Leave(d, "write a value for Cache-Control into static.cache_control")
+		case len(exts) == 0:
+			t.im.Standard(d, "no files of this type are known to the importer: static.cache_control goes by their names")
+		default:
+			t.im.Used(d)
+			for _, e := range exts {
+				add("*"+e, value)
+			}
+		}
+	}
+	if d := lastIn(layers, "expiresdefault"); d != nil {
+		if value, ok := age(d.Args); ok {
+			t.im.Used(d)
+			add("*", value)
+		} else {
+			t.im.Leave(d, "write a value for Cache-Control into static.cache_control")
+		}
+	}
+	return rules
+}
+
+// age is the Cache-Control of an age: "access plus 1 month 2 days", A3600, M60.
+func age(args []string) (string, bool) {
+	text := strings.ToLower(strings.Join(args, " "))
+	if m := regexp.MustCompile(`^[am](\d{1,10})$`).FindStringSubmatch(text); m != nil {
+		return "max-age=" + m[1], true
+	}
+	units := map[string]int{"year": 365 * 86400, "month": 30 * 86400, "week": 7 * 86400, "day": 86400, "hour": 3600, "minute": 60, "min": 60, "second": 1, "sec": 1}
+	words := strings.Fields(strings.ReplaceAll(text, `"`, ""))
+	if len(words) == 0 || !slices.Contains([]string{"access", "now", "modification"}, words[0]) {
+		return "", false
+	}
+	words = slices.DeleteFunc(words[1:], func(w string) bool { return w == "plus" })
+	total := 0
+	for i := 0; i < len(words); i += 2 {
+		n, err := strconv.Atoi(words[i])
+		if err != nil || n < 0 || n > 1_000_000 || i+1 >= len(words) || units[strings.TrimSuffix(words[i+1], "s")] == 0 {
+			return "", false
+		}
+		total += n * units[strings.TrimSuffix(words[i+1], "s")]
+	}
+	return fmt.Sprintf("max-age=%d", total), true
+}

@@ -1,0 +1,242 @@
+package apache
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"millrace/importer/draft"
+)
+
+// findPHP finds out who runs PHP: a line that names php-fpm, or else mod_php,
+// whose place php-fpm takes.
+func (t *site) findPHP() {
+	var all []*draft.Directive
+	var walk func(list []*draft.Directive)
+	walk = func(list []*draft.Directive) {
+		for _, d := range t.im.flat(list) {
+			all = append(all, d)
+			walk(d.Block)
+		}
+	}
+	walk(t.lines())
+	for _, l := range t.dirs {
+		if l.line == nil {
+			walk(l.list)
+		}
+	}
+	runs := t.im.options.IsFile(t.root() + "/index.php")
+	to := ""
+	for _, d := range all {
+		switch name := lower(d); {
+		case name == "sethandler" || name == "addhandler" || name == "addtype" || name == "action" || name == "fcgiwrapper":
+			if !isPHPType(strings.Join(d.Args, " ")) && !strings.Contains(d.Arg(0), "fcgi:") {
+				continue
+			}
+			runs = true
+			if socket := fcgi(d.Arg(0)); socket != "" {
+				t.im.Used(d)
+				to = socket
+			} else {
+				t.im.Standard(d, "PHP is run by php-fpm, whatever its handler was called")
+			}
+		case name == "proxypassmatch" && strings.Contains(d.Arg(1), "fcgi:"):
+			t.im.Used(d)
+			runs, to = true, fcgi(d.Arg(1))
+		case name == "php_value" || name == "php_flag" || name == "php_admin_value" || name == "php_admin_flag":
+			runs = true
+		case name == "loadmodule" && strings.HasPrefix(d.Arg(0), "php"):
+			runs = true
+		case name == "fallbackresource" && strings.HasSuffix(d.Arg(0), ".php"), name == "rewriterule" && regexp.MustCompile(`\.php(\?|$|/)`).MatchString(d.Arg(1)):
+			runs = true
+		}
+	}
+	switch {
+	case to != "":
+		t.php = draft.Text(to)
+	case runs:
+		t.php = draft.Text(t.im.options.PHP)
+	}
+	for _, l := range t.dirs {
+		t.switchedOff(l)
+	}
+}
+
+// fcgi is where php-fpm listens, by a handler or a target of ProxyPassMatch.
+func fcgi(text string) string {
+	if socket, is := strings.CutPrefix(text, "proxy:unix:"); is {
+		socket, _, _ = strings.Cut(socket, "|")
+		return socket
+	}
+	if socket, is := strings.CutPrefix(text, "unix:"); is {
+		socket, _, _ = strings.Cut(socket, "|")
+		return socket
+	}
+	if _, rest, ok := strings.Cut(text, "fcgi://"); ok {
+		host, _, _ := strings.Cut(rest, "/")
+		if strings.Contains(host, ":") && host != "" {
+			return host
+		}
+	}
+	return ""
+}
+
+// switchedOff finds folders in which no PHP is run.
+func (t *site) switchedOff(l layer) {
+	paths := t.pathsOf(l.dir)
+	if len(paths) == 0 {
+		return
+	}
+	off := func(d *draft.Directive) {
+		t.im.Used(d)
+		if slices.Contains(paths, "/") {
+			t.php = nil
+			t.im.Standard(d, "no PHP is run, and sources are not shown")
+			return
+		}
+		t.noPHP = append(t.noPHP, paths...)
+	}
+	look := func(list []*draft.Directive) {
+		for _, d := range list {
+			switch name := lower(d); {
+			case (name == "php_flag" || name == "php_admin_flag") && strings.EqualFold(d.Arg(0), "engine") && (strings.EqualFold(d.Arg(1), "off") || d.Arg(1) == "0"):
+				off(d)
+			case name == "removehandler" && slices.ContainsFunc(d.Args, func(a string) bool { return strings.TrimPrefix(a, ".") == "php" }):
+				off(d)
+			case (name == "sethandler" || name == "forcetype") && noProgram(d.Arg(0)):
+				off(d)
+			case name == "addtype" && d.Arg(0) == "text/plain" && slices.ContainsFunc(d.Args[1:], func(a string) bool { return strings.TrimPrefix(a, ".") == "php" }):
+				off(d)
+			}
+		}
+	}
+	look(l.list)
+	for _, s := range l.list {
+		if name := lower(s); (name == "files" || name == "filesmatch") && (strings.Contains(s.Arg(len(s.Args)-1), "ph") || s.Arg(0) == "*") {
+			look(t.im.flat(s.Block))
+		}
+	}
+}
+
+// noProgram reports whether a handler or type takes the place of PHP's, so that
+// no script is run.
+func noProgram(name string) bool {
+	name = strings.ToLower(name)
+	return slices.Contains([]string{"none", "default-handler", "text/plain"}, name) || strings.HasPrefix(name, "drupal_security")
+}
+
+// addPHP puts php beside the files of a place.
+func (t *site) addPHP(p *place, node *draft.Node, scripts []string, key string) {
+	for _, off := range t.noPHP {
+		if strings.HasPrefix(p.path, off) {
+			if f, is := t.frontOf(p.path); is {
+				node.Set("try", draft.Texts("{path}", "{path}/", f.to))
+			}
+			return
+		}
+	}
+	php := draft.Map().Set("to", t.php)
+	if len(scripts) > 0 && scripts[0] != "index.php" && !slices.Contains(scripts, "index.php") {
+		php.Set("index", draft.Text(scripts[0]))
+	}
+	t.phpParams(p, php)
+	f, is := t.frontOf(p.path)
+	prefix := p.path
+	if strings.HasPrefix(key, "@") {
+		prefix = "/"
+	}
+	script, query, _ := strings.Cut(f.to, "?")
+	switch {
+	case !is:
+		php.Set("front", draft.Text("off"))
+	case query != "" || !strings.HasSuffix(script, ".php") || !strings.HasPrefix(script, prefix):
+		php.Set("front", draft.Text("off"))
+		node.Set("try", draft.Texts("{path}", "{path}/", f.to))
+		if query != "" {
+			t.frontWithQuery(p, node, php, script)
+			return
+		}
+	default:
+		if name := strings.TrimPrefix(script, prefix); name != "index.php" {
+			php.Set("front", draft.Text(name))
+		}
+	}
+	if except := slices.DeleteFunc(unique(t.noPHP), func(u string) bool { return !strings.HasPrefix(u, p.path) }); len(except) > 0 {
+		php.Set("except", draft.Texts(except...))
+	}
+	if php.Len() == 1 {
+		node.Set("php", t.php)
+		return
+	}
+	node.Set("php", php)
+}
+
+// frontWithQuery is for a front controller that gets the path in its query: try
+// leads to a route of its own for it, and a rule to the other scripts.
+func (t *site) frontWithQuery(p *place, node, php *draft.Node, script string) {
+	dir := t.dirOf(script)
+	root := strings.TrimSuffix(dir, script)
+	at := draft.Map().Set("static", draft.Map().Set("root", draft.Text(root)).Flow()).Set("php", php)
+	if t.named.Get(script) != nil {
+		return
+	}
+	t.named.Set(script, t.routeOptions(p, at.Clone()))
+	name := t.freeName("php" + strings.ReplaceAll(p.path, "/", "-"))
+	scripts := at.Clone()
+	scripts.Get("static").Set("root", draft.Text(cutSuffix(slashed(p.dir), strings.TrimPrefix(p.path, "/"))))
+	t.named.Set(name, t.routeOptions(p, scripts))
+	expr := `\.php(?:/|$)`
+	if p.path != "/" {
+		expr = "^" + regexp.QuoteMeta(p.path) + ".*" + expr
+	}
+	n := draft.Map().Set("regex", draft.Verbatim(expr))
+	if inner := t.innerPlaces(p); len(inner) > 0 {
+		n.Set("except", draft.Texts(inner...))
+	}
+	t.last = append(t.last, ruleDraft{n.Set("route", draft.Text(name)), "scripts themselves"})
+}
+
+// phpParams are the variables that scripts get.
+func (t *site) phpParams(p *place, php *draft.Node) {
+	params := draft.Map()
+	for _, d := range allIn(p.layers, "setenv") {
+		if strings.ContainsAny(d.Arg(1), "%") || len(d.Args) == 0 {
+			continue
+		}
+		t.im.Used(d)
+		params.Set(d.Arg(0), draft.Text(d.Arg(1)))
+	}
+	if params.Len() > 0 {
+		php.Set("params", params.Flow())
+	}
+}
+
+func cutSuffix(text, suffix string) string {
+	if out := strings.TrimSuffix(strings.TrimSuffix(text, suffix), "/"); out != "" {
+		return out
+	}
+	return "/"
+}
+
+// innerPlaces are the places within one.
+func (t *site) innerPlaces(p *place) (paths []string) {
+	for _, o := range t.places {
+		if o != p && strings.HasPrefix(o.path, p.path) {
+			paths = append(paths, o.path)
+		}
+	}
+	return paths
+}
+
+// routeOptions adds the keys that go with any job: access, auth, errors, headers.
+func (t *site) routeOptions(p *place, node *draft.Node) *draft.Node {
+	if p.guard.access != nil {
+		node.Set("access", p.guard.access.Clone())
+	}
+	if p.guard.auth != nil {
+		node.Set("auth", p.guard.auth.Clone())
+	}
+	t.errorPages(p.layers, node)
+	t.headers(p.layers, node)
+	return node
+}

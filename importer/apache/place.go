@@ -1,0 +1,309 @@
+package apache
+
+import (
+	"cmp"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"millrace/importer/draft"
+)
+
+// findPlaces lists the parts of the site for which something of their own holds.
+func (t *site) findPlaces() {
+	add := func(p *place) {
+		if !strings.HasPrefix(p.path, "/") || slices.ContainsFunc(t.places, func(o *place) bool { return o.path == p.path }) {
+			return
+		}
+		t.places = append(t.places, p)
+	}
+	for _, d := range t.proxies() {
+		add(d)
+	}
+	add(&place{path: "/", dir: t.root()})
+	for _, a := range t.aliases {
+		add(&place{path: a.path, dir: a.dir, why: a.line})
+	}
+	for _, l := range t.dirs {
+		why := l.line
+		if why == nil && len(l.list) > 0 {
+			why = &draft.Directive{File: l.list[0].File, Line: 1}
+		}
+		for _, url := range t.pathsOf(l.dir) {
+			add(&place{path: url, dir: l.dir, why: why})
+		}
+	}
+	for _, l := range t.locations {
+		if strings.HasPrefix(l.url, "~") {
+			continue
+		}
+		url := slashed(l.url)
+		add(&place{path: url, dir: t.folderOf(url), why: l.line})
+	}
+	for url := range t.fronts {
+		add(&place{path: url, dir: t.dirOf(url)})
+	}
+	slices.SortStableFunc(t.places, func(a, b *place) int {
+		return cmp.Or(cmp.Compare(len(b.path), len(a.path)), strings.Compare(a.path, b.path))
+	})
+	for i, p := range t.places {
+		if p.proxy == nil { // what is around it may be a proxy
+			if outer := p.outer(t.places[i+1:]); outer != nil && outer.proxy != nil && p.why != nil && (lower(p.why) == "location") {
+				p.proxy, p.dir = outer.proxy, ""
+			}
+		}
+		p.layers = t.layersOf(p.path, p.dir)
+	}
+}
+
+// folderOf is the folder of a path, "" where a proxy answers it.
+func (t *site) folderOf(url string) string {
+	for _, p := range t.places {
+		if p.proxy != nil && strings.HasPrefix(url, p.path) {
+			return ""
+		}
+	}
+	return t.dirOf(url)
+}
+
+// place translates what answers there, and what is around it.
+func (t *site) place(p *place) {
+	p.guard = t.guardOf(p.layers)
+	if p.guard.why != "" {
+		t.close(p.guard.line, p.guard.why)
+	}
+	p.node = t.answer(p, p.layers, p.guard, p.path)
+	t.placeRules(p, p.guard)
+	if p.proxy != nil && p.proxy.Arg(0) == p.path && p.path != "/" {
+		// The path without its slash is a folder's, with what is said of that.
+		folder := strings.TrimSuffix(p.path, "/")
+		if !t.guardOf(t.layersOf(folder, t.dirOf(folder))).open() {
+			to := draft.Map().Set("to", draft.Text(p.path)).Set("status", draft.Number(301)).Flow()
+			t.guards = append(t.guards, ruleDraft{draft.Map().Set("path", draft.Text(folder)).Set("redirect", to), p.proxy.At()})
+		}
+	}
+}
+
+// placeRules are what a route cannot say of who is kept out there.
+func (t *site) placeRules(p *place, g guard) {
+	i := slices.Index(t.places, p)
+	for _, when := range g.rules {
+		if outer := p.outer(t.places[i+1:]); outer != nil && slices.ContainsFunc(t.guardOf(outer.layers).rules, when.same) {
+			continue // the rule for the place around it is for this, too
+		}
+		n := draft.Map()
+		if p.path != "/" {
+			n.Set("path", draft.Text(p.path))
+		}
+		when.node.CopyTo(n)
+		n.Set("deny", draft.Map().Flow())
+		t.guards = append(t.guards, ruleDraft{n, when.comment})
+	}
+}
+
+// answer is the route of a place, or of some of its files: then its key is a
+// name, which takes nothing away from the path.
+func (t *site) answer(p *place, layers []layer, g guard, key string) *draft.Node {
+	if g.closed {
+		return denied(403)
+	}
+	node := t.job(p, layers, key)
+	if g.access != nil {
+		node.Set("access", g.access.Clone())
+	}
+	if g.auth != nil {
+		node.Set("auth", g.auth.Clone())
+	}
+	if node.Get("respond") == nil {
+		t.errorPages(layers, node)
+		t.headers(layers, node)
+		t.bodySize(layers, node)
+	}
+	return node
+}
+
+func denied(status int) *draft.Node {
+	deny := draft.Map().Flow()
+	if status != 403 {
+		deny.Set("status", draft.Number(status))
+	}
+	return draft.Map().Set("deny", deny).Flow()
+}
+
+// job is what answers: another server, or files, with PHP beside them.
+func (t *site) job(p *place, layers []layer, key string) *draft.Node {
+	if p.proxy != nil {
+		return t.proxy(p, layers)
+	}
+	node, static := draft.Map(), draft.Map()
+	dir := p.dir
+	if strings.HasPrefix(key, "@") { // a name takes nothing away
+		if cut, is := strings.CutSuffix(slashed(dir), strings.TrimPrefix(p.path, "/")); is {
+			dir = cmp.Or(strings.TrimSuffix(cut, "/"), "/")
+		}
+	}
+	static.Set("root", draft.Text(dir))
+	var scripts []string
+	if d := lastIn(layers, "directoryindex"); d != nil {
+		var pages []string
+		for _, name := range d.Args {
+			switch {
+			case strings.HasSuffix(name, ".php"):
+				scripts = append(scripts, name)
+			case strings.ContainsAny(name, "/") || strings.EqualFold(name, "disabled"):
+				t.im.Leave(d, "an index is the name of a file in its folder")
+			default:
+				pages = append(pages, name)
+			}
+		}
+		pages = slices.DeleteFunc(pages, func(n string) bool { return slices.Contains([]string{"index.cgi", "index.pl", "index.xhtml"}, n) })
+		if len(pages) > 0 && !slices.Equal(pages, []string{"index.html"}) {
+			static.Set("index", draft.Texts(pages...))
+		}
+		t.im.Used(d)
+	}
+	if t.listing(layers) {
+		static.Set("listing", draft.Number(true))
+	}
+	t.types(layers, static)
+	if slices.ContainsFunc(t.clean, func(u string) bool { return strings.HasPrefix(p.path, u) }) {
+		static.Set("clean_urls", draft.Number(true))
+	}
+	if rules := t.expires(layers); rules.Len() > 0 {
+		static.Set("cache_control", rules.Flow())
+	}
+	node.Set("static", static.Flow())
+	if t.php != nil {
+		t.addPHP(p, node, scripts, key)
+	} else if f, is := t.frontOf(p.path); is { // a page, or PHP of another place
+		node.Set("try", draft.Texts("{path}", "{path}/", f.to))
+	}
+	return node
+}
+
+// listing reports whether folders without an index are listed.
+func (t *site) listing(layers []layer) (on bool) {
+	for _, d := range allIn(layers, "options") {
+		t.im.Used(d)
+		reset := false
+		for _, o := range d.Args {
+			name := strings.ToLower(strings.TrimLeft(o, "+-"))
+			plain := name == strings.ToLower(o)
+			if plain && !reset {
+				on, reset = false, true
+			}
+			switch name {
+			case "indexes", "all":
+				on = !strings.HasPrefix(o, "-")
+			case "none", "followsymlinks", "symlinksifownermatch":
+			case "multiviews":
+				if !strings.HasPrefix(o, "-") {
+					t.im.Standard(d, "names without an extension are static.clean_urls; languages are not negotiated")
+				}
+			case "execcgi", "includes", "includesnoexec":
+				if !strings.HasPrefix(o, "-") {
+					t.im.Leave(d, "no CGI is run and no page is put together in the server: serve it by an application, with proxy or php")
+				}
+			}
+		}
+	}
+	return on
+}
+
+// types translates the media types of files.
+func (t *site) types(layers []layer, static *draft.Node) {
+	types := draft.Map()
+	for _, d := range allIn(layers, "addtype") {
+		if isPHPType(d.Arg(0)) {
+			continue
+		}
+		t.im.Used(d)
+		for _, ext := range d.Args[min(1, len(d.Args)):] {
+			ext = "." + strings.TrimPrefix(strings.ToLower(ext), ".")
+			if draft.TypeOf(ext) != d.Arg(0) && strings.Contains(d.Arg(0), "/") {
+				types.Set(ext, draft.Text(d.Arg(0)))
+			}
+		}
+	}
+	if types.Len() > 0 {
+		static.Set("types", types.Flow())
+	}
+	if d := lastIn(layers, "adddefaultcharset"); d != nil {
+		switch charset := strings.ToLower(d.Arg(0)); charset {
+		case "utf-8", "on", "off":
+			t.im.Standard(d, "content types are built in, UTF-8 for text")
+		default:
+			static.Set("charset", draft.Text(charset))
+			t.im.Used(d)
+		}
+	}
+}
+
+func isPHPType(name string) bool { return strings.Contains(name, "php") }
+
+// errorPages translates ErrorDocument. The status of an answer stays as it is.
+func (t *site) errorPages(layers []layer, node *draft.Node) {
+	pages := draft.Map()
+	for _, d := range allIn(layers, "errordocument") {
+		status, page := d.Arg(0), d.Arg(1)
+		switch {
+		case strings.EqualFold(page, "default"):
+			pages.Remove(status)
+			t.im.Used(d)
+		case !regexp.MustCompile(`^[45]\d\d$`).MatchString(status):
+			t.im.Leave(d, "pages are for the statuses 400 to 599")
+		case !strings.HasPrefix(page, "/"):
+			t.im.Leave(d, "error pages are paths of the site: put the text into a file, and redirect from a page")
+		default:
+			if status == "401" && strings.HasSuffix(page, ".php") {
+				t.im.Leave(d, "name a page that is no script for 401")
+				continue
+			}
+			t.im.Used(d)
+			pages.Set(status, draft.Text(page))
+		}
+	}
+	if pages.Len() > 0 {
+		node.Set("errors", pages.Flow())
+		if d := lastIn(layers, "proxyerroroverride"); d != nil && strings.EqualFold(d.Arg(0), "on") && (node.Get("proxy") != nil || node.Get("php") != nil) {
+			t.im.Used(d)
+			node.Set("intercept_errors", draft.Number(true))
+			if len(d.Args) > 1 {
+				t.im.Leave(d, "the pages take the place of an application's answers of all their statuses: name only those in errors")
+			}
+		}
+	}
+}
+
+func (t *site) bodySize(layers []layer, node *draft.Node) {
+	d := lastIn(layers, "limitrequestbody")
+	if d == nil {
+		return
+	}
+	t.im.Used(d)
+	if node.Get("php") == nil && node.Get("proxy") == nil {
+		return
+	}
+	if n := d.Arg(0); n == "0" {
+		node.Set("body_bytes", draft.Number("1024GiB"))
+	} else if regexp.MustCompile(`^\d{1,12}$`).MatchString(n) {
+		node.Set("body_bytes", draft.Number(n+"B"))
+	}
+}
+
+// nested reports whether a place has rules for rewriting of its own, so that
+// those of the folders above do not hold there.
+func (t *site) nested(url string) (paths []string) {
+	for _, l := range t.dirs {
+		for _, p := range t.pathsOf(l.dir) {
+			if p != url && strings.HasPrefix(p, url) && len(allIn([]layer{l}, "rewriteengine", "rewriterule")) > 0 {
+				paths = append(paths, p)
+			}
+		}
+	}
+	return unique(paths)
+}
+
+// base is the last part of a path, for a name.
+func base(url string) string { return strings.Trim(path.Base(url), "/.") }

@@ -1,0 +1,264 @@
+package apache
+
+import (
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"millrace/importer/draft"
+)
+
+// proxies are the places that ProxyPass names, in the host and in its <Location>s.
+func (t *site) proxies() (places []*place) {
+	add := func(d *draft.Directive, at, to string) {
+		if strings.Contains(to, "fcgi:") || at == "" || !strings.HasPrefix(at, "/") {
+			return
+		}
+		p := &place{path: slashed(at), proxy: d, why: d}
+		for _, o := range places {
+			if strings.HasPrefix(p.path, o.path) {
+				return // Apache takes the first
+			}
+		}
+		if to == "!" {
+			t.im.Used(d)
+			p.proxy, p.dir = nil, t.dirOf(p.path)
+		}
+		places = append(places, p)
+	}
+	for _, d := range t.lines() {
+		if lower(d) == "proxypass" && len(d.Args) >= 2 {
+			add(d, d.Arg(0), d.Arg(1))
+		}
+	}
+	for _, l := range t.locations {
+		for _, d := range l.list {
+			if lower(d) == "proxypass" && len(d.Args) > 0 && !strings.HasPrefix(l.url, "~") {
+				add(d, l.url, d.Arg(0))
+			}
+		}
+	}
+	for _, l := range append([]layer{{list: t.lines()}}, t.dirs...) {
+		for _, d := range l.list {
+			if at, to, ok := proxyRule(d); ok {
+				if l.dir != "" {
+					base, _ := t.pathOf(l.dir)
+					at = base + strings.TrimPrefix(at, "/")
+				}
+				p := &draft.Directive{Name: d.Name, Args: []string{at, to}, File: d.File, Line: d.Line}
+				before := len(places)
+				add(p, at, to)
+				if len(places) > before {
+					places[before].why = d
+				}
+			}
+		}
+	}
+	return places
+}
+
+// proxyRule reads a RewriteRule that does what ProxyPass does.
+func proxyRule(d *draft.Directive) (at, to string, ok bool) {
+	if lower(d) != "rewriterule" || !slices.ContainsFunc(flagsOf(d.Arg(2)), func(f ruleFlag) bool { return f.name == "P" || f.name == "PROXY" }) {
+		return "", "", false
+	}
+	m := regexp.MustCompile(`^\^?/?\??([A-Za-z0-9/_-]*?)/?\(\.[*+]\)\$?$`).FindStringSubmatch(d.Arg(0))
+	to, is := strings.CutSuffix(d.Arg(1), "$1")
+	if m == nil || !is || !strings.HasPrefix(to, "http") || strings.ContainsAny(to, "%$") {
+		return "", "", false
+	}
+	at = "/" + m[1]
+	if !strings.HasSuffix(at, "/") {
+		at += "/"
+	}
+	return at, slashed(to), true
+}
+
+// proxy translates what passes requests on.
+func (t *site) proxy(p *place, layers []layer) *draft.Node {
+	d := p.proxy
+	at, to := p.path, d.Arg(0)
+	switch {
+	case len(d.Args) >= 2 && strings.HasPrefix(d.Arg(0), "/"):
+		at, to = d.Arg(0), d.Arg(1)
+	default:
+		for _, l := range t.locations {
+			if slices.Contains(l.list, d) {
+				at = l.url
+			}
+		}
+	}
+	t.im.Used(d, p.why)
+	for _, o := range d.Args {
+		name, _, has := strings.Cut(o, "=")
+		if has && !strings.Contains(name, ":") {
+			t.im.Standard(d, "connections, retries and timeouts have keys of their own (proxy in docs/config.md)")
+		}
+	}
+	node, keys := draft.Map(), draft.Map()
+	addresses, rest, ok := t.target(d, to, keys)
+	if !ok {
+		return draft.Map().Set("respond", draft.Map().Set("status", draft.Number(501)).Set("text", draft.Text("not carried over")).Flow()).Flow()
+	}
+	own := strings.TrimSuffix(at, "/")
+	if own != strings.TrimSuffix(rest, "/") {
+		if own != "" {
+			keys.Set("strip_prefix", draft.Text(own+"/"))
+		}
+		if trimmed := strings.TrimSuffix(rest, "/"); trimmed != "" {
+			for i := range addresses {
+				addresses[i] += trimmed + "/"
+			}
+		}
+	}
+	keys.Put("to", draft.OneOrMore(addresses...))
+	if d := lastIn(layers, "proxypreservehost"); d != nil {
+		t.im.Used(d)
+		if strings.EqualFold(d.Arg(0), "on") {
+			keys.Set("host", draft.Text("client"))
+		}
+	}
+	if d := lastIn(layers, "proxytimeout"); d != nil && regexp.MustCompile(`^\d{1,6}$`).MatchString(d.Arg(0)) {
+		t.im.Used(d)
+		keys.Set("header_timeout", draft.Text(d.Arg(0)+"s"))
+	}
+	t.requestHeaders(layers, keys)
+	if !t.reversed(at, layers) {
+		keys.Set("redirects", draft.Text("keep"))
+	}
+	if keys.Len() == 1 && len(addresses) == 1 {
+		return node.Set("proxy", draft.Text(addresses[0]))
+	}
+	return node.Set("proxy", keys)
+}
+
+// reversed reports whether Apache changes what an upstream behind a path says of its own
+// addresses: it does so where ProxyPassReverse says so, and nowhere else.
+func (t *site) reversed(at string, layers []layer) bool {
+	for _, d := range allIn(layers, "proxypassreverse", "proxypassreversecookiepath") {
+		if len(d.Args) == 1 || lower(d) == "proxypassreversecookiepath" || strings.HasPrefix(slashed(at), slashed(d.Arg(0))) {
+			return true
+		}
+	}
+	return false
+}
+
+// target are the servers behind an address, and the path in it.
+func (t *site) target(d *draft.Directive, to string, keys *draft.Node) (addresses []string, rest string, ok bool) {
+	if socket, is := strings.CutPrefix(to, "unix:"); is {
+		socket, inner, _ := strings.Cut(socket, "|")
+		u, err := url.Parse(inner)
+		if err != nil {
+			t.im.Leave(d, "write the route with proxy: unix:/path")
+			return nil, "", false
+		}
+		return []string{"unix:" + socket}, u.Path, true
+	}
+	u, err := url.Parse(to)
+	if err != nil || u.Host == "" {
+		t.im.Leave(d, "write the route with proxy, and the address of the other server")
+		return nil, "", false
+	}
+	switch u.Scheme {
+	case "balancer":
+		return t.balancer(d, u, keys)
+	case "ws", "wss":
+		u.Scheme = map[string]string{"ws": "http", "wss": "https"}[u.Scheme]
+	case "http", "https", "h2c":
+	case "h2":
+		u.Scheme = "https"
+	default:
+		t.im.Leave(d, "other servers speak HTTP here: let the application do so, and write proxy: http://host:port")
+		return nil, "", false
+	}
+	return []string{u.Scheme + "://" + u.Host}, u.Path, true
+}
+
+// balancer are the members of a group.
+func (t *site) balancer(d *draft.Directive, u *url.URL, keys *draft.Node) (addresses []string, rest string, ok bool) {
+	for _, g := range t.lines() {
+		if lower(g) != "proxy" || strings.TrimSuffix(g.Arg(0), "/") != "balancer://"+u.Host {
+			continue
+		}
+		t.im.Used(g)
+		for _, m := range t.im.flat(g.Block) {
+			switch lower(m) {
+			case "balancermember":
+				t.im.Used(m)
+				member, err := url.Parse(m.Arg(0))
+				if err != nil || member.Host == "" {
+					t.im.Leave(m, "write it into proxy.to, as in http://host:port")
+					continue
+				}
+				if strings.Contains(strings.ToLower(strings.Join(m.Args[1:], " ")), "status=+h") {
+					t.im.Leave(m, "servers have no second rank: this one is left out. Servers that fail are not asked anyway")
+					continue
+				}
+				if slices.ContainsFunc(m.Args[1:], func(a string) bool { return strings.HasPrefix(a, "loadfactor=") && a != "loadfactor=1" }) {
+					t.im.Leave(m, "servers have no weights: balance: two_choices (the default) gives the faster ones more")
+				}
+				scheme := map[string]string{"ws": "http", "wss": "https"}[member.Scheme]
+				if scheme == "" {
+					scheme = member.Scheme
+				}
+				addresses = append(addresses, scheme+"://"+member.Host)
+			case "proxyset":
+				t.im.Used(m)
+				for _, a := range m.Args {
+					switch strings.ToLower(a) {
+					case "lbmethod=bybusyness":
+						keys.Set("balance", draft.Text("least_connections"))
+					case "lbmethod=byrequests", "lbmethod=bytraffic":
+					default:
+						t.im.Leave(m, a+" has no counterpart: see proxy in docs/config.md")
+					}
+				}
+			}
+		}
+	}
+	if len(addresses) == 0 {
+		t.im.Leave(d, "the members of "+u.Host+" are not to be found: write them into proxy.to")
+		return nil, "", false
+	}
+	if len(addresses) < 2 {
+		keys.Remove("balance")
+	}
+	return addresses, u.Path, true
+}
+
+// requestHeaders translates the fields that upstreams get and lose.
+func (t *site) requestHeaders(layers []layer, keys *draft.Node) {
+	set, remove := draft.Map(), []string{}
+	for _, d := range allIn(layers, "requestheader") {
+		name := d.Arg(1)
+		lowerName := strings.ToLower(name)
+		switch {
+		case lowerName == "proxy":
+			t.im.Standard(d, "Proxy never reaches applications (CVE-2016-5385)")
+		case strings.HasPrefix(lowerName, "x-forwarded-"):
+			t.im.Standard(d, "the X-Forwarded fields go unasked")
+		case strings.EqualFold(d.Arg(0), "unset"):
+			t.im.Used(d)
+			remove = append(remove, name)
+		case strings.EqualFold(d.Arg(0), "set") && len(d.Args) == 3 && !strings.Contains(d.Arg(2), "%"):
+			t.im.Used(d)
+			set.Set(name, draft.Text(strings.ReplaceAll(d.Arg(2), "{", "{{")))
+		case strings.EqualFold(d.Arg(0), "set") && strings.Contains(d.Arg(2), "REMOTE_ADDR"):
+			t.im.Used(d)
+			set.Set(name, draft.Text("{client_ip}"))
+		default:
+			t.im.Leave(d, "write it into proxy.request_headers")
+		}
+	}
+	headers := draft.Map().Flow()
+	if set.Len() > 0 {
+		headers.Set("set", set.Flow())
+	}
+	if len(remove) > 0 {
+		headers.Set("remove", draft.Texts(remove...))
+	}
+	if headers.Len() > 0 {
+		keys.Set("request_headers", headers)
+	}
+}

@@ -1,0 +1,483 @@
+package apache
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"millrace/importer/draft"
+)
+
+// layer is what a section, a file or the host itself says, for the paths that it
+// is for. Later layers go before earlier ones.
+type layer struct {
+	line *draft.Directive   // the section; nil: the host, or a .htaccess
+	dir  string             // the folder, of <Directory> and of .htaccess
+	url  string             // the path, of <Location>
+	list []*draft.Directive // its lines, without conditions around them
+}
+
+// place is a part of the site's paths for which the same holds.
+type place struct {
+	path   string // ends in a slash
+	dir    string // the folder; "" for what is no file
+	proxy  *draft.Directive
+	why    *draft.Directive // what made it a place
+	layers []layer
+
+	node  *draft.Node
+	guard guard
+}
+
+// ruleDraft is a rule, with what stands above it.
+type ruleDraft struct {
+	node    *draft.Node
+	comment string
+}
+
+// site is a virtual host on its way to one of ours.
+type site struct {
+	im        *importer
+	host      *host
+	node      *draft.Node
+	dirs      []layer // in the order in which they hold
+	locations []layer
+	aliases   []alias
+	places    []*place // the longest path first
+	names     map[string]bool
+	named     *draft.Node // routes that rules lead to
+	closed    []string    // why nobody is let in
+
+	first   []ruleDraft // of the host itself, before anything is looked for
+	guards  []ruleDraft // who keeps clients out by the name of a file
+	changes []ruleDraft // of folders: redirects and rewrites
+	last    []ruleDraft // behind all others
+	clean   []string    // folders in which /about is about.html
+
+	fronts map[string]front // by the folder's path: what answers for what is not there
+	php    *draft.Node      // what runs PHP; nil: nothing does
+	noPHP  []string         // paths of folders in which nothing does
+}
+
+// alias is a folder under a path of its own.
+type alias struct {
+	path, dir string
+	line      *draft.Directive
+}
+
+// site translates a host into node.
+func (im *importer) site(h *host, node *draft.Node) {
+	t := &site{im: im, host: h, node: node, names: map[string]bool{}, named: draft.Map(), fronts: map[string]front{}, closed: slices.Clone(h.closed)}
+	for _, o := range im.plainOf(h) {
+		im.Used(o.line)
+		t.closed = append(t.closed, o.closed...)
+	}
+	t.collect()
+	t.keptOut()
+	t.elsewhere()
+	t.findPHP()
+	t.serverRules()
+	t.plainRules()
+	t.folderRules()
+	t.findPlaces()
+	for _, p := range t.places {
+		t.place(p)
+	}
+	t.nameRules()
+	t.write()
+}
+
+// lines are those of the host and those outside of hosts.
+func (t *site) lines() []*draft.Directive {
+	return append(slices.Clone(t.im.common), t.host.list...)
+}
+
+// collect finds the sections and files that say something.
+func (t *site) collect() {
+	for _, d := range t.lines() {
+		switch lower(d) {
+		case "directory":
+			t.directory(d)
+		case "directorymatch":
+			t.byExpression(d, d.Arg(0))
+		case "location":
+			t.location(d)
+		case "locationmatch":
+			t.locations = append(t.locations, layer{line: d, url: "~" + d.Arg(0), list: t.im.flat(d.Block)})
+		case "alias":
+			if len(d.Args) == 2 && strings.HasPrefix(d.Arg(0), "/") {
+				t.im.Used(d)
+				t.aliases = append(t.aliases, alias{path: strings.TrimSuffix(d.Arg(0), "/") + "/", dir: strings.TrimSuffix(t.im.file(d.Arg(1)), "/"), line: d})
+			}
+		}
+	}
+	if t.host.root == "" && !t.host.alone {
+		t.host.root = "/var/www/html"
+	}
+	t.htaccess()
+	// The shorter folder first; of one folder the section before the file.
+	slices.SortStableFunc(t.dirs, func(a, b layer) int { return cmp.Compare(len(a.dir), len(b.dir)) })
+}
+
+func (t *site) directory(d *draft.Directive) {
+	name := d.Arg(0)
+	if name == "~" {
+		t.byExpression(d, d.Arg(1))
+		return
+	}
+	if strings.ContainsAny(name, "*?[") {
+		t.byExpression(d, folderExpression(name))
+		return
+	}
+	t.im.Used(d)
+	t.dirs = append(t.dirs, layer{line: d, dir: t.im.file(name), list: t.im.flat(d.Block)})
+}
+
+// folderExpression is a folder's name with stars as an expression.
+func folderExpression(glob string) string {
+	expr := regexp.QuoteMeta(strings.TrimSuffix(glob, "/"))
+	expr = strings.NewReplacer(`\*`, "[^/]*", `\?`, "[^/]").Replace(expr)
+	return "^" + expr + "/"
+}
+
+// byExpression is for sections whose folders only an expression names: what keeps
+// clients out becomes a rule.
+func (t *site) byExpression(d *draft.Directive, text string) {
+	list := t.im.flat(d.Block)
+	if !guards(list) {
+		t.im.Whole(d, draft.Untranslated, "folders have no expressions: write a route for each of them")
+		return
+	}
+	expr, err := expression(text, false)
+	if err == nil && strings.HasPrefix(strings.TrimPrefix(expr, "(?i)"), "^") && slices.ContainsFunc(t.aliases, func(a alias) bool { return within(a.dir, t.root()) }) {
+		err = errors.New("an alias leads to folders that it is for by another path")
+	}
+	if rest, is := strings.CutPrefix(expr, "^"+regexp.QuoteMeta(strings.TrimSuffix(t.root(), "/"))); is && err == nil {
+		expr = "^" + rest
+	} else if strings.HasPrefix(expr, "^") && err == nil {
+		err = fmt.Errorf("%s is not below %s", text, t.root())
+	}
+	if g := t.guardOf([]layer{{list: list}}); err == nil && g.closed && g.why == "" {
+		t.im.Whole(d, draft.Translated, "")
+		t.guards = append(t.guards, ruleDraft{draft.Map().Set("regex", draft.Verbatim(expr)).Set("deny", draft.Map().Flow()), d.At()})
+		for _, a := range t.aliases { // whose folder is one of them
+			if re := regexp.MustCompile(expr); re.MatchString(a.dir+"/") || re.MatchString(a.dir) {
+				t.guards = append(t.guards, ruleDraft{draft.Map().Set("path", draft.Text(a.path)).Set("deny", draft.Map().Flow()), d.At()})
+			}
+		}
+		return
+	}
+	t.close(d, "write it as a rule with a regex, or as a route for each folder")
+}
+
+func (t *site) root() string { return t.host.root }
+
+func (t *site) location(d *draft.Directive) {
+	url := d.Arg(0)
+	switch {
+	case url == "~":
+		url = "~" + d.Arg(1)
+	case strings.ContainsAny(url, "*?["):
+		url = "~" + strings.TrimSuffix(folderExpression(url), "/") + "(?:/|$)"
+	case t.isFile(url):
+		url = "~^" + regexp.QuoteMeta(url) + "(?:/|$)"
+	}
+	t.locations = append(t.locations, layer{line: d, url: url, list: t.im.flat(d.Block)})
+	t.im.Used(d)
+}
+
+// isFile reports whether a path looks like that of a file.
+func (t *site) isFile(url string) bool {
+	return !strings.HasSuffix(url, "/") && (strings.Contains(path.Base(url), ".") && !strings.HasPrefix(path.Base(url), ".") || t.im.options.IsFile(path.Join(t.root(), url)))
+}
+
+// htaccess reads the .htaccess files of the folders, where they are allowed.
+func (t *site) htaccess() {
+	dirs := []string{t.root()}
+	for _, a := range t.aliases {
+		if !within(a.dir, t.root()) {
+			dirs = append(dirs, a.dir)
+		}
+	}
+	for _, dir := range unique(dirs) {
+		names, all := t.im.options.Below(dir)
+		if t.host.alone && !slices.Contains(names, path.Join(dir, Htaccess)) {
+			names = append([]string{path.Join(dir, Htaccess)}, names...)
+		}
+		for _, name := range names {
+			folder := path.Dir(name)
+			if !t.host.alone && !t.allowsOverride(folder) {
+				continue
+			}
+			t.dirs = append(t.dirs, layer{dir: folder, list: t.im.flat(t.im.read(name))})
+		}
+		if !all {
+			d := &draft.Directive{Name: Htaccess, File: dir, Line: 1}
+			t.im.lines = append(t.im.lines, d)
+			t.close(d, fmt.Sprintf("there are more than %d such files, or %d files and folders, below it: not all were read", maxHtaccess, maxEntries))
+		}
+	}
+}
+
+// allowsOverride reports whether Apache reads the .htaccess of a folder: it does
+// not unless AllowOverride says so.
+func (t *site) allowsOverride(folder string) bool {
+	best, allows := -1, false
+	for _, l := range t.dirs {
+		if l.line == nil || !within(folder, l.dir) {
+			continue
+		}
+		for _, d := range l.list {
+			if name := lower(d); (name == "allowoverride" || name == "allowoverridelist") && len(l.dir) >= best {
+				best, allows = len(l.dir), !strings.EqualFold(d.Arg(0), "none")
+				t.im.Used(d)
+			}
+		}
+	}
+	return allows
+}
+
+// within reports whether a folder or path is another, or below it.
+func within(name, of string) bool {
+	of = strings.TrimSuffix(of, "/")
+	return name == of || strings.HasPrefix(name, of+"/")
+}
+
+// pathOf is the path of a folder in the site, with a slash at its end: the first of
+// those that lead to it.
+func (t *site) pathOf(dir string) (string, bool) {
+	if paths := t.pathsOf(dir); len(paths) > 0 {
+		return paths[0], true
+	}
+	return "", false
+}
+
+// pathsOf are all paths of the site that lead to a folder: what is said of the folder
+// holds for each.
+func (t *site) pathsOf(dir string) (paths []string) {
+	for _, a := range append(slices.Clone(t.aliases), alias{path: "/", dir: strings.TrimSuffix(t.root(), "/")}) {
+		if !within(dir, a.dir) {
+			continue
+		}
+		url := a.path + slashed(strings.TrimPrefix(dir[len(a.dir):], "/"))
+		if t.dirOf(url) == path.Clean(dir) { // no other alias stands before it
+			paths = append(paths, url)
+		}
+	}
+	return unique(paths)
+}
+
+func slashed(name string) string {
+	if name == "" || strings.HasSuffix(name, "/") {
+		return name
+	}
+	return name + "/"
+}
+
+// dirOf is the folder of a path.
+func (t *site) dirOf(url string) string {
+	best := alias{path: "/", dir: t.root()}
+	for _, a := range t.aliases {
+		if strings.HasPrefix(url, a.path) && len(a.path) > len(best.path) {
+			best = a
+		}
+	}
+	return path.Join(best.dir, strings.TrimPrefix(url, best.path))
+}
+
+// layersOf are those that hold for a path and its folder. Without a folder only
+// those of paths do.
+func (t *site) layersOf(url, dir string) []layer {
+	layers := []layer{{list: t.lines()}}
+	for _, l := range t.dirs {
+		if dir != "" && within(dir, l.dir) {
+			layers = append(layers, l)
+		}
+	}
+	for _, l := range t.locations {
+		if !strings.HasPrefix(l.url, "~") && within(url, l.url) {
+			layers = append(layers, l)
+		}
+	}
+	return layers
+}
+
+// lastIn is the last line of a name in layers.
+func lastIn(layers []layer, names ...string) *draft.Directive {
+	for _, l := range slices.Backward(layers) {
+		for _, d := range slices.Backward(l.list) {
+			if slices.Contains(names, lower(d)) {
+				return d
+			}
+		}
+	}
+	return nil
+}
+
+// allIn are the lines of a name in all layers.
+func allIn(layers []layer, names ...string) (found []*draft.Directive) {
+	for _, l := range layers {
+		for _, d := range l.list {
+			if slices.Contains(names, lower(d)) {
+				found = append(found, d)
+			}
+		}
+	}
+	return found
+}
+
+// removeThis stands above a rule that closes a site.
+const removeThis = "REMOVE THIS RULE when you have looked at: "
+
+// close lets nobody in until somebody has looked at a line that kept clients out.
+func (t *site) close(d *draft.Directive, do string) {
+	t.im.Leave(d, do+". The site answers 403 until its first rule is removed")
+	if why := d.At() + ": " + d.String(); !slices.Contains(t.closed, why) {
+		t.closed = append(t.closed, why)
+	}
+}
+
+// freeName is a name for a route that no other has.
+func (t *site) freeName(base string) string {
+	base = "@" + strings.Trim(regexp.MustCompile(`[^A-Za-z0-9._-]+`).ReplaceAllString(base, "-"), "-.")
+	if base == "@" {
+		base = "@files"
+	}
+	name := base
+	for n := 2; t.names[name]; n++ {
+		name = fmt.Sprint(base, n)
+	}
+	t.names[name] = true
+	return name
+}
+
+// write writes rules and routes.
+func (t *site) write() {
+	rules := draft.List()
+	for _, why := range t.closed {
+		rules.Add(draft.Map().Set("deny", draft.Map().Flow()).Flow(), removeThis+why)
+	}
+	lists := [][]ruleDraft{t.first, t.guards, t.changes}
+	if len(t.guards) > 0 && slices.ContainsFunc(t.changes, t.leadsToGuarded) {
+		lists = append(lists, t.again())
+	}
+	for _, r := range slices.Concat(append(lists, t.last)...) {
+		if r.comment == "" {
+			rules.Add(r.node.Flow())
+			continue
+		}
+		rules.Add(r.node.Flow(), r.comment)
+	}
+	if rules.Len() > 0 {
+		t.node.Set("rules", rules)
+	}
+	routes := draft.Map()
+	kept := t.kept()
+	t.hoist(kept)
+	for _, p := range slices.Backward(kept) { // the shortest first
+		comment := []string{}
+		if p.why != nil {
+			comment = []string{p.why.At() + ": " + p.why.String()}
+			if p.why.Name == "" { // a .htaccess
+				comment = []string{p.why.File}
+			}
+		}
+		routes.Set(p.path, p.node, comment...)
+	}
+	t.named.CopyTo(routes)
+	t.node.Set("routes", routes)
+}
+
+// leadsToGuarded reports whether a rule may give a request a path that a rule
+// which keeps clients out is for.
+func (t *site) leadsToGuarded(r ruleDraft) bool {
+	if r.node.Get("rewrite") == nil {
+		return false
+	}
+	to, _, _ := strings.Cut(r.node.Get("rewrite").Plain(), "?")
+	return strings.Contains(to, "{") || slices.ContainsFunc(t.guards, func(g ruleDraft) bool {
+		re, err := regexp.Compile(g.node.Get("regex").Plain())
+		return err == nil && g.node.Get("regex") != nil && re.MatchString(to)
+	})
+}
+
+// again are the rules that keep clients out, for paths that a rewrite has made.
+func (t *site) again() (rules []ruleDraft) {
+	for _, g := range t.guards {
+		rules = append(rules, ruleDraft{g.node.Clone(), "the same, for the paths that rewrites have made"})
+	}
+	return rules
+}
+
+// kept are the places that say more than those around them.
+func (t *site) kept() (kept []*place) {
+	for i, p := range t.places {
+		outer := p.outer(t.places[i+1:])
+		if outer == nil || !t.sameAs(p, outer) {
+			kept = append(kept, p)
+		}
+	}
+	return kept
+}
+
+// outer is the nearest place around one, among those that come behind it.
+func (p *place) outer(rest []*place) *place {
+	for _, o := range rest {
+		if strings.HasPrefix(p.path, o.path) {
+			return o
+		}
+	}
+	return nil
+}
+
+// sameAs reports whether a place does what the one around it would do for its paths.
+func (t *site) sameAs(p, outer *place) bool {
+	a, b := p.node.Clone(), outer.node.Clone()
+	if root := b.Get("static").Get("root"); root != nil {
+		if p.dir != path.Join(outer.dir, strings.TrimPrefix(p.path, outer.path)) {
+			return false
+		}
+		if a.Get("static") != nil {
+			a.Get("static").Set("root", draft.Text(root.Plain()))
+		}
+	}
+	if b.Get("proxy") != nil && p.proxy != outer.proxy {
+		return false
+	}
+	if front, is := t.frontOf(p.path); is { // the one around it has the same
+		if f, too := t.frontOf(outer.path); too && f == front && a.Get("php") != nil && b.Get("php") != nil {
+			a.Remove("try")
+			b.Remove("try")
+			a.Set("php", draft.Text("x"))
+			b.Set("php", draft.Text("x"))
+		}
+	}
+	return a.String() == b.String()
+}
+
+// hoist writes what all routes have in common once, at the site.
+func (t *site) hoist(places []*place) {
+	var nodes []*draft.Node
+	for _, p := range places {
+		nodes = append(nodes, p.node)
+	}
+	t.named.Each(func(n *draft.Node, _ []string) { nodes = append(nodes, n) })
+	for _, key := range []string{"errors", "auth", "access", "headers"} {
+		if len(nodes) == 0 || nodes[0].Get(key) == nil || slices.ContainsFunc(nodes, func(n *draft.Node) bool {
+			return n.Get(key) == nil || n.Get(key).String() != nodes[0].Get(key).String()
+		}) {
+			continue
+		}
+		if len(nodes) < 2 && key != "headers" && key != "errors" {
+			continue
+		}
+		t.node.Set(key, nodes[0].Get(key))
+		for _, n := range nodes {
+			n.Remove(key)
+		}
+	}
+}

@@ -1,0 +1,280 @@
+package caddy
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"millrace/importer/draft"
+)
+
+// redirect translates redir.
+func (t *site) redirect(_ *draft.Directive, args []string, _ *scope, c conds) (*draft.Node, error) {
+	if len(args) == 0 {
+		return nil, errors.New("it has no target")
+	}
+	status := 302
+	switch code := strings.Join(args[1:], " "); code {
+	case "", "temporary":
+	case "permanent":
+		status = 301
+	default:
+		n, err := strconv.Atoi(code)
+		if err != nil || n != 307 && n != 308 && (n < 301 || n > 303) {
+			return nil, fmt.Errorf("%s is no redirect: 301, 302, 303, 307 or 308", code)
+		}
+		status = n
+	}
+	to, err := template(args[0], inRule, groups(c))
+	if err != nil {
+		return nil, fmt.Errorf("write the redirect by hand: %w", err)
+	}
+	if !strings.HasPrefix(to, "/") && !strings.Contains(to, "://") && !strings.HasPrefix(to, "{") {
+		return nil, fmt.Errorf("%q is no address of the site: begin it with / or https://", to)
+	}
+	if strings.HasPrefix(to, "//") {
+		to = "{scheme}:" + to
+	}
+	if strings.ContainsFunc(to, func(r rune) bool { return r <= ' ' || r == '\\' || r == 0x7f }) {
+		return nil, fmt.Errorf("%q cannot be an address", to)
+	}
+	if !strings.Contains(to, "{uri}") && !strings.ContainsAny(to, "?#") {
+		to += "?" // the query is not added
+	}
+	return draft.Map().Set("redirect", draft.Map().Set("to", text(to)).Set("status", draft.Number(status)).Flow()).Flow(), nil
+}
+
+// groups is how many captures texts may name.
+func groups(c conds) int {
+	re, err := regexp.Compile(c.regex)
+	if err != nil {
+		return 0
+	}
+	return re.NumSubexp()
+}
+
+// respond translates one with a status and a text.
+func (t *site) respond(d *draft.Directive, args []string) (*draft.Node, error) {
+	body, status := "", 200
+	for _, b := range d.Block {
+		switch b.Name {
+		case "body":
+			body = b.Arg(0)
+		case "close":
+			t.im.Standard(b, "connections are kept")
+			continue
+		default:
+			t.im.Leave(b, "it is no part of respond here")
+			continue
+		}
+		t.im.Used(b)
+	}
+	switch n, err := strconv.Atoi(last(args)); {
+	case len(args) == 1 && err == nil && len(args[0]) == 3:
+		status = n
+	case len(args) >= 1:
+		body = args[0]
+		if len(args) > 1 {
+			if err != nil {
+				return nil, fmt.Errorf("%s is no status", args[1])
+			}
+			status = n
+		}
+	}
+	if body == "" {
+		if n := denied(status); n != nil {
+			return n, nil
+		}
+	}
+	if status < 200 || status > 599 {
+		return nil, fmt.Errorf("%d is not the status of an answer", status)
+	}
+	r := draft.Map()
+	if status != 200 || body == "" {
+		r.Set("status", draft.Number(status))
+	}
+	if body != "" {
+		out, err := template(body, inText, 0)
+		if err != nil {
+			if n := denied(status); n != nil {
+				t.im.Leave(d, "texts of respond have no variables: it refuses with a short text instead")
+				return n, nil
+			}
+			return nil, fmt.Errorf("texts of respond have no variables: %w", err)
+		}
+		r.Set("text", text(out))
+	}
+	return draft.Map().Set("respond", r.Flow()).Flow(), nil
+}
+
+// denied refuses with a status; nil: it is none of deny's.
+func denied(status int) *draft.Node {
+	n := draft.Map()
+	switch status {
+	case 403:
+	case 404, 410, 451, 503:
+		n.Set("status", draft.Number(status))
+	default:
+		return nil
+	}
+	return draft.Map().Set("deny", n.Flow()).Flow()
+}
+
+// errorAnswer translates error: pages of the site's errors come instead.
+func (t *site) errorAnswer(_ *draft.Directive, args []string) (*draft.Node, error) {
+	status := 500
+	for _, a := range args {
+		if n, err := strconv.Atoi(a); err == nil {
+			status = n
+		}
+	}
+	if n := denied(status); n != nil {
+		return n, nil
+	}
+	if status < 400 || status > 599 {
+		return nil, fmt.Errorf("%d is not the status of an error", status)
+	}
+	return draft.Map().Set("respond", draft.Map().Set("status", draft.Number(status)).Flow()).Flow(), nil
+}
+
+// files translates file_server.
+func (t *site) files(d *draft.Directive, sc *scope, a *answer) error {
+	root := sc.root
+	o := draft.Map()
+	if slices.Contains(d.Args, "browse") {
+		o.Set("listing", draft.Number(true))
+	}
+	for _, b := range d.Block {
+		t.im.Used(b)
+		switch b.Name {
+		case "root":
+			root = t.im.path(b.Arg(0))
+		case "browse":
+			o.Set("listing", draft.Number(true))
+			if len(b.Args) > 0 || b.Opens {
+				t.im.Standard(b, "lists have a look of their own")
+			}
+		case "index":
+			o.Set("index", texts(b.Args...))
+		case "hide":
+			t.hide(b, o)
+		case "precompressed", "disable_canonical_uris", "etag_file_extensions", "fs", "status", "pass_thru":
+			t.fileOption(b)
+		default:
+			t.im.Leave(b, "no option of static: see docs/config.md")
+		}
+	}
+	if root == "" {
+		return errors.New("the folder is Caddy's own working directory: name it in static.root")
+	}
+	if strings.Contains(regexp.MustCompile(environment).ReplaceAllString(root, ""), "{") {
+		return errors.New("a folder with variables: list the sites, each with its static.root")
+	}
+	if sc.broken != nil {
+		return fmt.Errorf("%s: %s: paths of files cannot be changed so", sc.broken.At(), sc.broken.String())
+	}
+	a.static = true
+	a.strips = sc.strip != ""
+	if cleanURLs(sc.try) {
+		o.Set("clean_urls", draft.Number(true))
+	} else if len(sc.try) > 0 {
+		a.try = t.tryOf(sc.try)
+	} else if t.missing != nil && a.any() {
+		a.try = t.tryOf(t.missing)
+	}
+	if sc.to != "" {
+		if strings.Contains(sc.to, "{") || a.strips {
+			return errors.New("write a rule with rewrite for the files")
+		}
+		file := strings.TrimPrefix(path.Clean("/"+strings.SplitN(sc.to, "?", 2)[0]), "/")
+		a.static, a.action = false, draft.Map().Set("respond", draft.Map().Set("file", text(path.Join(root, file))).Flow()).Flow()
+		return nil
+	}
+	a.build = func(key string) (*draft.Node, error) {
+		folder := root
+		switch prefix := strings.TrimSuffix(key, "/"); {
+		case strings.HasPrefix(key, "@"), prefix == "":
+		case a.strips && key == sc.strip:
+		case a.strips:
+			return nil, errors.New("files below a prefix that is taken away are a route of that prefix")
+		case strings.HasSuffix(key, "/"):
+			folder = path.Join(root, prefix)
+		}
+		static := draft.Map().Set("root", text(folder))
+		o.CopyTo(static)
+		return draft.Map().Set("static", static.Flow()), nil
+	}
+	return nil
+}
+
+// cleanURLs reports whether files are looked for as static.clean_urls does.
+func cleanURLs(try []string) bool {
+	html := false
+	for _, p := range try {
+		switch p {
+		case "{path}", "{path}/":
+		case "{path}.html":
+			html = true
+		default:
+			return false
+		}
+	}
+	return html
+}
+
+// tryOf are the paths of try_files, as clients would ask for them.
+func (t *site) tryOf(list []string) (out []string) {
+	for _, p := range list {
+		p = strings.ReplaceAll(p, "{http.request.uri.path}", "{path}")
+		p, _, _ = strings.Cut(p, "?")
+		if strings.HasPrefix(p, "=") || strings.HasPrefix(p, "/") || strings.HasPrefix(p, "{path}") {
+			out = append(out, p)
+			continue
+		}
+		out = append(out, "/"+p)
+	}
+	if strings.Contains(last(out), "{path}") {
+		if !slices.Contains(out, "{path}/") {
+			out = append(out, "{path}/")
+		}
+		out = append(out, "=404") // the last one is not looked for
+	}
+	return out
+}
+
+func (t *site) fileOption(b *draft.Directive) {
+	switch b.Name {
+	case "precompressed":
+		t.im.Standard(b, "files compressed beforehand are found beside")
+	case "disable_canonical_uris":
+		t.im.Leave(b, "a folder's path without its slash leads to the one with it")
+	case "status":
+		t.im.Leave(b, "a status for all files: write errors, or respond with a file")
+	case "pass_thru":
+		t.im.Leave(b, "what follows a missing file is static.try: ['{path}', '@name']")
+	default:
+		t.im.Leave(b, "no option of static")
+	}
+}
+
+// hide translates names of files that do not exist for clients.
+func (t *site) hide(b *draft.Directive, o *draft.Node) {
+	list := []string{"default"}
+	for _, name := range b.Args {
+		switch {
+		case strings.HasPrefix(name, "."):
+			continue // these are hidden anyway
+		case strings.ContainsAny(name, "/{}"):
+			t.close(b, "hidden files are named without folders, in static.private: "+name)
+		default:
+			list = append(list, name)
+		}
+	}
+	if len(list) > 1 {
+		o.Set("private", texts(list...))
+	}
+}

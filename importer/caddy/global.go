@@ -1,0 +1,247 @@
+package caddy
+
+import (
+	"slices"
+	"strings"
+
+	"millrace/importer/draft"
+)
+
+// global translates an option of the block without a name.
+func (im *importer) global(d *draft.Directive, root, limits *draft.Node) {
+	im.Used(d)
+	switch d.Name {
+	case "http_port":
+		im.httpPort = d.Arg(0)
+	case "https_port":
+		im.httpsPort = d.Arg(0)
+	case "email":
+		im.issuers.Set("email", text(d.Arg(0)))
+	case "acme_ca":
+		ca := d.Arg(0)
+		if strings.Contains(ca, "acme-staging-v02.api.letsencrypt.org") {
+			ca = "letsencrypt-staging"
+		}
+		im.issuers.Set("ca", text(ca))
+	case "acme_ca_root":
+		im.issuers.Set("ca_roots", text(im.path(d.Arg(0))))
+	case "acme_eab":
+		im.externalAccount(d)
+	case "local_certs":
+		im.internal = true
+	case "auto_https":
+		im.auto = d.Arg(0)
+	case "on_demand_tls":
+		im.onDemand(d)
+	case "admin":
+		im.Whole(d, draft.Defaulted, "the admin listener is a socket of its own: admin.listen")
+		if d.Arg(0) == "off" {
+			root.Set("admin", draft.Map().Set("listen", draft.Text("off")).Flow())
+		}
+	case "grace_period", "shutdown_delay":
+		if v, ok := duration(d.Arg(0)); ok && d.Name == "grace_period" {
+			limits.Set("drain_timeout", draft.Text(v))
+		}
+	case "servers":
+		for _, b := range d.Block {
+			im.serverOption(b, limits)
+		}
+	case "acme_dns":
+		im.Leave(d, "tls.auto.dns names a program that puts TXT records into the DNS (docs/tls.md)")
+	case "storage":
+		im.Leave(d, "tls.auto.storage names the folder, the Redis or the bucket: certificates are made anew (docs/tls.md)")
+	case "log":
+		im.Whole(d, draft.Defaulted, "the server's own messages go to the standard error")
+	case "order":
+		im.Leave(d, "the order of answers is that of the rules below: look at them")
+	case "debug", "skip_install_trust", "persist_config", "renew_interval", "ocsp_stapling", "ocsp_interval", "storage_clean_interval", "storage_check", "cert_lifetime", "key_type", "preferred_chains", "metrics", "default_sni", "fallback_sni", "default_bind", "pki", "cert_issuer":
+		im.option(d)
+	default:
+		im.Leave(d, "nothing is known about this option: see docs/config.md")
+	}
+}
+
+func (im *importer) option(d *draft.Directive) {
+	switch d.Name {
+	case "default_bind":
+		im.Leave(d, "write the address into listen and tls.listen")
+	case "cert_issuer", "pki":
+		im.Leave(d, "tls.auto.ca says who issues certificates (docs/tls.md)")
+	default:
+		im.Whole(d, draft.Defaulted, "certificates are renewed in time, metrics are on the admin listener, and nothing is installed into the system's trust unasked")
+	}
+}
+
+func (im *importer) externalAccount(d *draft.Directive) {
+	account := draft.Map()
+	for _, b := range d.Block {
+		im.Used(b)
+		switch b.Name {
+		case "key_id":
+			account.Set("id", text(b.Arg(0)))
+		case "mac_key":
+			account.Set("secret", text(b.Arg(0)))
+		}
+	}
+	im.issuers.Set("external_account", account.Flow())
+}
+
+func (im *importer) onDemand(d *draft.Directive) {
+	for _, b := range d.Block {
+		im.Used(b)
+		switch b.Name {
+		case "ask":
+			im.issuers.Set("on_demand", draft.Map().Set("ask", text(b.Arg(0))).Flow())
+		case "interval", "burst":
+			im.Standard(b, "certificates on demand have bounds of their own")
+		default:
+			im.Leave(b, "tls.auto.on_demand.ask is a URL that is asked (docs/tls.md)")
+		}
+	}
+}
+
+// serverOption translates a line of servers.
+func (im *importer) serverOption(b *draft.Directive, limits *draft.Node) {
+	im.Used(b)
+	switch b.Name {
+	case "trusted_proxies":
+		list, err := networks(b.Args[min(1, len(b.Args)):])
+		if b.Arg(0) != "static" || err != nil {
+			im.Leave(b, "list the addresses of the proxies in limits.trusted_proxies")
+			return
+		}
+		limits.Set("trusted_proxies", draft.Texts(list...))
+	case "client_ip_headers":
+		if len(b.Args) == 1 {
+			limits.Set("client_header", text(b.Arg(0)))
+			return
+		}
+		im.Leave(b, "limits.client_header is one field")
+	case "protocols":
+		im.noHTTP3 = !slices.Contains(b.Args, "h3")
+	case "timeouts":
+		for _, e := range b.Block {
+			im.Used(e)
+			key := map[string]string{"read_header": "header_timeout", "read_body": "body_timeout", "write": "write_timeout", "idle": "idle_timeout"}[e.Name]
+			if v, ok := duration(e.Arg(0)); ok && key != "" {
+				limits.Set(key, draft.Text(v))
+			} else {
+				im.Leave(e, "set a time in limits (docs/config.md)")
+			}
+		}
+	case "max_header_size":
+		if v, ok := bytes(b.Arg(0)); ok {
+			limits.Set("header_bytes", draft.Number(v))
+			return
+		}
+		im.Leave(b, "set limits.header_bytes")
+	case "listener_wrappers":
+		im.Leave(b, "proxy_protocol: {from: [the balancer's address]} is that of load balancers (docs/config.md)")
+	case "trusted_proxies_strict":
+		im.Standard(b, "of a list of addresses, the last that is no trusted proxy counts")
+	default:
+		im.Whole(b, draft.Defaulted, "listeners have bounds of their own: limits")
+	}
+}
+
+// certificates translates tls of a site.
+func (im *importer) certificates(b *block, d *draft.Directive) {
+	im.Used(d)
+	switch {
+	case len(d.Args) == 2:
+		b.cert, b.key = im.path(d.Arg(0)), im.path(d.Arg(1))
+	case d.Arg(0) == "internal":
+		im.internal = true
+	case len(d.Args) == 1 && d.Arg(0) != "force_automate":
+		im.issuers.Set("email", text(d.Arg(0)))
+	}
+	for _, e := range d.Block {
+		im.Used(e)
+		switch e.Name {
+		case "protocols":
+			if e.Arg(0) == "tls1.3" {
+				im.tls.Set("min_version", draft.Verbatim("1.3"))
+			}
+		case "client_auth":
+			im.clientAuth(b, e)
+		case "on_demand":
+			if im.issuers.Get("on_demand") == nil {
+				im.Leave(e, "tls.auto.on_demand.ask is a URL that says which names may have a certificate")
+			}
+		case "dns":
+			im.Leave(e, "tls.auto.dns names a program that puts TXT records into the DNS (docs/tls.md)")
+		case "ca":
+			im.issuers.Set("ca", text(e.Arg(0)))
+		case "ca_root":
+			im.issuers.Set("ca_roots", text(im.path(e.Arg(0))))
+		case "ciphers", "curves", "alpn", "key_type", "reuse_private_keys", "renewal_window_ratio", "insecure_secrets_log":
+			im.Standard(e, "suites with forward secrecy alone, HTTP/2 and HTTP/3 are built in")
+		default:
+			im.Leave(e, "tls.auto says where certificates come from (docs/tls.md)")
+		}
+	}
+}
+
+// clientAuth notes that a site asks for certificates.
+func (im *importer) clientAuth(b *block, d *draft.Directive) {
+	a := &clientAuth{line: d, block: b, mode: "required"}
+	files := []string{}
+	var walk func(list []*draft.Directive)
+	walk = func(list []*draft.Directive) {
+		for _, e := range list {
+			im.Used(e)
+			switch e.Name {
+			case "mode":
+				a.mode = e.Arg(0)
+			case "trusted_ca_cert_file", "pem_file":
+				files = append(files, e.Args...)
+			case "trust_pool":
+				walk(e.Block)
+				if e.Arg(0) != "file" {
+					files = append(files, "", "")
+				}
+			default:
+				files = append(files, "", "") // more than one file can say
+			}
+		}
+	}
+	walk(d.Block)
+	if len(files) == 1 {
+		a.file = im.path(files[0])
+	}
+	im.asking = append(im.asking, a)
+}
+
+// clientAuth is a site's wish for certificates of clients.
+type clientAuth struct {
+	line  *draft.Directive
+	block *block
+	mode  string
+	file  string // "" if it is not one PEM file
+}
+
+// clientCertificates translates them. All sites share one TLS: where only some
+// ask for certificates, those stay closed.
+func (im *importer) clientCertificates() {
+	if len(im.asking) == 0 {
+		return
+	}
+	secure := len(im.blocks) - len(im.plainBlocks())
+	first := im.asking[0]
+	mode := map[string]string{"require_and_verify": "required", "required": "required", "verify_if_given": "optional"}[first.mode]
+	same := first.file != "" && mode != "" && len(im.asking) == secure
+	for _, a := range im.asking {
+		same = same && a.file == first.file && a.mode == first.mode
+	}
+	if same {
+		im.tls.Set("client_ca", text(first.file))
+		if mode == "optional" {
+			im.tls.Set("client_auth", draft.Text(mode))
+		}
+		return
+	}
+	for _, a := range im.asking {
+		im.Leave(a.line, "clients of all sites are asked for certificates of one CA, or of none (tls.client_ca, tls.client_auth): this site answers 403 until its first rule is removed. Serve it by a process of its own")
+		a.block.closed = append(a.block.closed, a.line.At()+": Caddy asked clients for a certificate")
+	}
+}

@@ -1,0 +1,121 @@
+package caddy
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	"millrace/importer/draft"
+)
+
+// php translates php_fastcgi: files stand beside scripts here, so it takes over
+// the file_server that follows it.
+func (t *site) php(d *draft.Directive, sc *scope, args []string, a *answer) error {
+	root := sc.root
+	o := draft.Map()
+	to := sockets(args)
+	if len(to) == 0 {
+		return errors.New("name php-fpm's socket in php.to")
+	}
+	o.Set("to", texts(to...))
+	params := draft.Map()
+	for _, b := range d.Block {
+		t.im.Used(b)
+		switch b.Name {
+		case "root":
+			o.Set("root", text(b.Arg(0)))
+			if root == "" {
+				root = t.im.path(b.Arg(0))
+			}
+		case "index":
+			t.front(b, o)
+		case "try_files":
+			t.im.Leave(b, "php looks for files, then folders, then php.front")
+		case "env":
+			value, err := template(b.Arg(1), inText, 0)
+			if err != nil || strings.Contains(value, "{") {
+				t.im.Leave(b, "params of php have no variables")
+				continue
+			}
+			params.Set(b.Arg(0), text(value))
+		case "dial_timeout", "read_timeout":
+			t.setDuration(b, o, map[string]string{"dial_timeout": "connect", "read_timeout": "timeout"}[b.Name])
+		case "split", "resolve_root_symlink", "capture_stderr", "write_timeout":
+			t.im.Whole(b, draft.Defaulted, "php takes paths apart, follows the root's links and logs what scripts say by itself")
+		default:
+			t.im.Leave(b, "no option of php: see docs/php.md")
+		}
+	}
+	if params.Len() > 0 {
+		o.Set("params", params.Flow())
+	}
+	if root == "" {
+		return errors.New("the folder is Caddy's own working directory: name it in static.root")
+	}
+	if sc.broken != nil || sc.to != "" {
+		return errors.New("php has no other paths than those that clients ask for: write a rule with rewrite before it")
+	}
+	a.static, a.strips, a.proxies = true, sc.strip != "", true
+	a.build = func(key string) (*draft.Node, error) {
+		folder, options := root, o
+		switch prefix := strings.TrimSuffix(key, "/"); {
+		case strings.HasPrefix(key, "@") && a.path != "":
+			return nil, fmt.Errorf("php below %s: write the route by hand", a.path)
+		case strings.HasPrefix(key, "@"), prefix == "":
+		case a.strips && key == sc.strip:
+		case strings.Contains(key, "*") || !strings.HasSuffix(key, "/"):
+			return nil, fmt.Errorf("php is for folders: write the route for %s by hand", key)
+		default:
+			folder = path.Join(root, prefix)
+		}
+		n := draft.Map().Set("static", draft.Map().Set("root", text(folder)).Flow())
+		if options.Len() == 1 {
+			return n.Set("php", options.Get("to")), nil
+		}
+		return n.Set("php", options.Flow()), nil
+	}
+	t.served(d, sc)
+	return nil
+}
+
+// sockets are php-fpm's addresses as php.to has them.
+func sockets(list []string) (to []string) {
+	for _, u := range list {
+		addr, is := strings.CutPrefix(strings.TrimPrefix(u, "php_fastcgi://"), "unix/")
+		if is {
+			addr = "/" + strings.TrimLeft(addr, "/")
+			addr, _, _ = strings.Cut(addr, "|")
+		}
+		to = append(to, addr)
+	}
+	return to
+}
+
+// front is the script for what does not exist.
+func (t *site) front(b *draft.Directive, o *draft.Node) {
+	switch name := b.Arg(0); name {
+	case "off":
+		o.Set("front", draft.Text("off"))
+	case "index.php":
+	default:
+		o.Set("index", text(name)).Set("front", text(name))
+	}
+}
+
+// served closes what Caddy would not have shown: without file_server, only
+// scripts answer.
+func (t *site) served(d *draft.Directive, sc *scope) {
+	if !sc.fileServer {
+		t.close(d, "there is no file_server beside it, so Caddy shows no file of the folder, and here files are shown: look whether that is right")
+	}
+}
+
+// setDuration takes a time over.
+func (t *site) setDuration(b *draft.Directive, o *draft.Node, key string) {
+	if v, ok := duration(b.Arg(0)); ok {
+		o.Set(key, draft.Text(v))
+		return
+	}
+	t.im.Leave(b, "write it as "+key+", as in 30s")
+}

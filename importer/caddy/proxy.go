@@ -1,0 +1,445 @@
+package caddy
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"millrace/importer/draft"
+)
+
+// upstreams writes Caddy's addresses as ours.
+func upstreams(list []string, tls bool, h2c bool) (out []string, err error) {
+	for _, u := range list {
+		scheme, rest, has := strings.Cut(u, "://")
+		if !has {
+			scheme, rest = "http", u
+			if tls {
+				scheme = "https"
+			}
+		}
+		if h2c {
+			scheme = "h2c"
+		}
+		if socket, is := strings.CutPrefix(rest, "unix/"); is {
+			out = append(out, "unix:/"+strings.TrimLeft(socket, "/"))
+			continue
+		}
+		if strings.HasPrefix(scheme, "unix") || strings.HasPrefix(scheme, "srv") {
+			return nil, fmt.Errorf("%s: name the servers as http://host:port", u)
+		}
+		if strings.HasPrefix(rest, ":") {
+			rest = "127.0.0.1" + rest
+		}
+		host, ports, isRange := rest, "", false
+		if i := strings.LastIndexByte(rest, ':'); i >= 0 {
+			host, ports = rest[:i], rest[i+1:]
+			_, _, isRange = strings.Cut(ports, "-")
+		}
+		if !isRange || strings.Contains(ports, "{") {
+			if strings.Contains(strings.ReplaceAll(rest, "{$", ""), "{") {
+				return nil, fmt.Errorf("%s: an upstream's address has no variables", u)
+			}
+			out = append(out, scheme+"://"+rest)
+			continue
+		}
+		from, to, _ := strings.Cut(ports, "-")
+		a, errA := strconv.Atoi(from)
+		b, errB := strconv.Atoi(to)
+		const most = 64
+		if errA != nil || errB != nil || b < a || b-a >= most {
+			return nil, fmt.Errorf("%s: list the ports", u)
+		}
+		for p := a; p <= b; p++ {
+			out = append(out, fmt.Sprintf("%s://%s:%d", scheme, host, p))
+		}
+	}
+	return out, nil
+}
+
+// proxyDraft is a reverse_proxy on its way.
+type proxyDraft struct {
+	t       *site
+	line    *draft.Directive
+	o       *draft.Node
+	to      []string
+	tls     *draft.Node
+	health  *draft.Node
+	retries *draft.Node
+	request *draft.Node
+	headers *draft.Node // of answers
+	secure  bool
+	h2c     bool
+}
+
+// proxy translates reverse_proxy.
+func (t *site) proxy(d *draft.Directive, sc *scope, args []string, a *answer) error {
+	p := &proxyDraft{t: t, line: d, o: draft.Map(), to: args, tls: draft.Map(), health: draft.Map(), retries: draft.Map(), request: draft.Map(), headers: draft.Map()}
+	p.o.Set("host", draft.Text("client"))
+	p.o.Set("redirects", draft.Text("keep")) // Caddy passes Location and cookies on as they are
+	for _, b := range d.Block {
+		t.im.Used(b)
+		p.option(b)
+	}
+	for _, u := range p.to {
+		p.secure = p.secure || strings.HasPrefix(u, "https://")
+	}
+	to, err := upstreams(p.to, p.secure, p.h2c)
+	if err != nil {
+		return err
+	}
+	if len(to) == 0 {
+		return errors.New("name the servers in proxy.to, as http://host:port")
+	}
+	if sc.broken != nil {
+		return fmt.Errorf("%s: write it as proxy.rewrite: %s", sc.broken.At(), sc.broken.String())
+	}
+	rewrite, err := p.paths(sc, to)
+	if err != nil {
+		return err
+	}
+	for _, e := range sc.middlewares {
+		if e.line.Name == "request_header" {
+			p.header(e.line, e.line.Args, p.request, inProxy)
+		}
+	}
+	out := draft.Map().Set("to", texts(to...))
+	if sc.strip != "" {
+		out.Set("strip_prefix", text(sc.strip))
+	}
+	if rewrite != nil {
+		out.Set("rewrite", rewrite)
+	}
+	p.o.CopyTo(out)
+	for _, e := range []struct {
+		key  string
+		node *draft.Node
+	}{{"health", p.health}, {"retries", p.retries}, {"tls", p.tls}, {"request_headers", p.request}} {
+		if e.node.Len() > 0 {
+			out.Set(e.key, e.node.Flow())
+		}
+	}
+	a.proxies = true
+	a.build = func(string) (*draft.Node, error) {
+		n := draft.Map().Set("proxy", out.Clone())
+		if p.headers.Len() > 0 {
+			n.Set("headers", p.headers.Clone())
+		}
+		return n, nil
+	}
+	return nil
+}
+
+// paths puts what changes the path into the addresses, or into rewrite.
+func (p *proxyDraft) paths(sc *scope, to []string) (*draft.Node, error) {
+	if sc.to == "" {
+		return nil, nil
+	}
+	target := strings.TrimSuffix(strings.TrimSuffix(sc.to, "?{query}"), "{uri}")
+	target = strings.TrimSuffix(target, "{path}")
+	if target != sc.to && !strings.Contains(target, "{") && strings.HasPrefix(target, "/") {
+		for i := range to {
+			if strings.HasPrefix(to[i], "unix:") {
+				return nil, errors.New("write the path before that of the request as proxy.rewrite")
+			}
+			to[i] += target
+		}
+		return nil, nil
+	}
+	if strings.Contains(sc.to, "{") || !strings.HasPrefix(sc.to, "/") {
+		return nil, fmt.Errorf("write %s as proxy.rewrite", sc.to)
+	}
+	return listOf(draft.Map().Set("path", draft.Verbatim(".*")).Set("to", text(sc.to)).Flow()), nil
+}
+
+// option translates a line of the block.
+func (p *proxyDraft) option(b *draft.Directive) {
+	t := p.t
+	switch b.Name {
+	case "to":
+		p.to = append(p.to, b.Args...)
+	case "header_up":
+		p.header(b, b.Args, p.request, inProxy)
+	case "header_down":
+		p.header(b, b.Args, p.headers, inHeader)
+	case "transport":
+		p.transport(b)
+	case "trusted_proxies":
+		list, err := networks(b.Args)
+		if err != nil {
+			t.im.Leave(b, "list them in proxy.trust_forwarded")
+			return
+		}
+		p.o.Set("trust_forwarded", draft.Texts(list...))
+	case "flush_interval":
+		if b.Arg(0) == "-1" {
+			p.o.Set("stream", draft.Number(true))
+			return
+		}
+		t.im.Standard(b, "what has come of an answer is sent at once")
+	case "lb_policy":
+		p.policy(b)
+	case "handle_response", "copy_response", "copy_response_headers":
+		t.im.Leave(b, "errors has pages for an upstream's statuses (docs/routes.md)")
+	case "dynamic":
+		t.im.Leave(b, "list the servers in proxy.to")
+	case "method", "rewrite":
+		t.im.Leave(b, "the method stays, and paths are changed by proxy.rewrite")
+	case "buffer_requests", "buffer_responses", "max_buffer_size", "request_buffers", "response_buffers", "verbose_logs", "stream_timeout", "stream_close_delay", "replace_status", "lb_retry_match":
+		t.im.Whole(b, draft.Defaulted, "bodies are buffered, streams are closed at a reload only when their route has changed, and what is safe to be sent again is")
+	default:
+		if strings.HasPrefix(b.Name, "@") {
+			t.im.Leave(b, "errors has pages for an upstream's statuses (docs/routes.md)")
+			return
+		}
+		p.health1(b)
+	}
+}
+
+// health1 translates lines on retries and health.
+func (p *proxyDraft) health1(b *draft.Directive) {
+	t := p.t
+	number := func(o *draft.Node, key string) {
+		if _, err := strconv.Atoi(b.Arg(0)); err != nil {
+			t.im.Leave(b, "write a number into "+key)
+			return
+		}
+		o.Set(key, draft.Number(b.Arg(0)))
+	}
+	switch b.Name {
+	case "health_uri", "health_path":
+		path, _, _ := strings.Cut(b.Arg(0), "?")
+		p.health.Set("path", text(path))
+	case "health_interval":
+		t.setDuration(b, p.health, "interval")
+	case "health_timeout":
+		t.setDuration(b, p.health, "timeout")
+	case "health_status":
+		p.health.Set("status", draft.Texts(b.Args...))
+	case "health_body":
+		p.health.Set("body", draft.Verbatim(b.Arg(0)))
+	case "health_passes":
+		number(p.health, "healthy_after")
+	case "health_fails":
+		number(p.health, "unhealthy_after")
+	case "max_fails":
+		number(p.health, "failures")
+	case "fail_duration":
+		t.setDuration(b, p.health, "eject")
+	case "lb_retries":
+		if n, err := strconv.Atoi(b.Arg(0)); err == nil && n >= 0 {
+			p.retries.Set("attempts", draft.Number(n+1))
+			return
+		}
+		t.im.Leave(b, "write a number into retries.attempts")
+	case "unhealthy_request_count":
+		number(p.o, "concurrency")
+	case "unhealthy_status", "unhealthy_latency", "lb_try_duration", "lb_try_interval", "health_port", "health_headers", "health_follow_redirects", "health_method", "health_request_body", "health_upstream":
+		t.im.Whole(b, draft.Defaulted, "failed requests are tried again at once by another server, and servers that fail are left out: see docs/proxy.md")
+	default:
+		t.im.Leave(b, "no option of proxy: see docs/proxy.md")
+	}
+}
+
+// policy translates lb_policy.
+func (p *proxyDraft) policy(b *draft.Directive) {
+	set := func(balance, by string) {
+		p.o.Set("balance", draft.Text(balance))
+		if by != "" {
+			p.o.Set("hash_by", text(by))
+		}
+	}
+	switch b.Arg(0) {
+	case "random", "random_choose":
+		p.t.im.Used(b) // the better of two random ones is the default
+	case "least_conn":
+		set("least_connections", "")
+	case "round_robin", "first":
+		set("round_robin", "")
+		if b.Arg(0) == "first" {
+			p.o.Remove("balance")
+			p.t.im.Leave(b, "servers take turns: there is none that stands by")
+		}
+	case "weighted_round_robin":
+		set("round_robin", "")
+		weights := draft.List()
+		for _, w := range b.Args[1:] {
+			if _, err := strconv.Atoi(w); err != nil {
+				p.t.im.Leave(b, "write the weights into proxy.weights")
+				return
+			}
+			weights.Add(draft.Number(w))
+		}
+		p.o.Set("weights", weights.Flow())
+	case "ip_hash", "client_ip_hash":
+		set("hash", "client")
+	case "uri_hash":
+		set("hash", "url")
+	case "header":
+		set("hash", "header:"+b.Arg(1))
+	case "cookie":
+		name := b.Arg(1)
+		if name == "" {
+			name = "lb"
+		}
+		p.o.Set("sticky", text(name))
+	default:
+		p.t.im.Leave(b, "write proxy.balance")
+	}
+}
+
+// transport translates its block.
+func (p *proxyDraft) transport(b *draft.Directive) {
+	t := p.t
+	if b.Arg(0) != "http" {
+		t.im.Leave(b, "a transport of HTTP alone: php-fpm has a route of its own (docs/php.md)")
+		return
+	}
+	for _, e := range b.Block {
+		t.im.Used(e)
+		switch e.Name {
+		case "tls":
+			p.secure = true
+		case "tls_insecure_skip_verify":
+			p.secure = true
+			p.tls.Set("insecure", draft.Number(true))
+		case "tls_server_name":
+			p.secure = true
+			p.tls.Set("server_name", text(e.Arg(0)))
+		case "tls_client_auth":
+			if len(e.Args) != 2 {
+				t.im.Leave(e, "name the files in proxy.tls.cert and key")
+				continue
+			}
+			p.secure = true
+			p.tls.Set("cert", text(t.im.path(e.Arg(0)))).Set("key", text(t.im.path(e.Arg(1))))
+		case "tls_trusted_ca_certs", "tls_trust_pool":
+			p.trust(e)
+		case "dial_timeout":
+			t.setDuration(e, p.o, "connect_timeout")
+		case "response_header_timeout":
+			t.setDuration(e, p.o, "header_timeout")
+		case "read_timeout", "write_timeout":
+			t.setDuration(e, p.o, "body_timeout")
+		case "keepalive":
+			t.setDuration(e, p.o, "idle_timeout")
+		case "keepalive_idle_conns", "keepalive_idle_conns_per_host":
+			p.o.Set("idle_connections", draft.Number(e.Arg(0)))
+		case "max_conns_per_host":
+			p.o.Set("concurrency", draft.Number(e.Arg(0)))
+		case "versions":
+			p.h2c = slices.Contains(e.Args, "h2c")
+		case "read_buffer", "write_buffer", "max_response_header", "compression", "dial_fallback_delay", "expect_continue_timeout", "resolvers", "local_address", "tls_timeout", "keepalive_interval", "tls_renegotiation", "network_proxy", "forward_proxy_url", "proxy_protocol", "tls_except_ports", "tls_curves":
+			if e.Name == "proxy_protocol" || strings.HasSuffix(e.Name, "proxy_url") || e.Name == "network_proxy" || e.Name == "local_address" {
+				t.im.Leave(e, "connections to upstreams go straight there")
+				continue
+			}
+			t.im.Standard(e, "buffers and connections to upstreams have bounds of their own")
+		default:
+			t.im.Leave(e, "no option of proxy: see docs/proxy.md")
+		}
+	}
+}
+
+func (p *proxyDraft) trust(e *draft.Directive) {
+	p.secure = true
+	file := e.Arg(0)
+	if e.Name == "tls_trust_pool" {
+		file = e.Arg(1)
+		if e.Arg(0) != "file" {
+			p.t.im.Leave(e, "name a PEM file in proxy.tls.ca")
+			return
+		}
+		for _, b := range e.Block {
+			p.t.im.Used(b)
+			if b.Name == "pem_file" {
+				file = b.Arg(0)
+			}
+		}
+	}
+	if file == "" {
+		p.t.im.Leave(e, "name a PEM file in proxy.tls.ca")
+		return
+	}
+	p.tls.Set("ca", text(p.t.im.path(file)))
+}
+
+// header translates header_up, header_down and request_header.
+func (p *proxyDraft) header(d *draft.Directive, args []string, to *draft.Node, in where) {
+	t := p.t
+	if len(args) == 0 {
+		t.im.Leave(d, "a field is missing")
+		return
+	}
+	field := args[0]
+	name := strings.ToLower(strings.TrimLeft(field, "+-?>"))
+	if in == inProxy {
+		value := strings.Join(args[1:], " ")
+		switch {
+		case name == "host" && !strings.HasPrefix(field, "-"):
+			switch value {
+			case "{host}", "{http.request.host}", "{hostport}", "{http.request.hostport}":
+				p.o.Set("host", draft.Text("client"))
+			case "{upstream_hostport}", "{http.reverse_proxy.upstream.hostport}", "{http.reverse_proxy.upstream.host}":
+				p.o.Set("host", draft.Text("upstream"))
+			default:
+				if strings.Contains(value, "{") {
+					t.im.Leave(d, "write proxy.host: client, upstream, or a name")
+					return
+				}
+				p.o.Set("host", text(value))
+			}
+			t.im.Used(d)
+			return
+		case strings.HasPrefix(name, "x-forwarded-") || name == "forwarded" || name == "via" || name == "connection" || name == "upgrade":
+			t.im.Standard(d, "upstreams are told who the client is, and connections are upgraded, by themselves")
+			if len(args) > 1 && t.im.Outcome(d) == draft.Translated {
+				return
+			}
+			return
+		}
+	}
+	if err := fieldRule(to, field, args[1:], in); err != nil {
+		t.im.Leave(d, err.Error())
+		return
+	}
+	t.im.Used(d)
+}
+
+// fieldRule puts a rule on a header field into set, add, default or remove.
+func fieldRule(to *draft.Node, field string, args []string, in where) error {
+	name := strings.TrimLeft(field, "+-?>")
+	if name == "" || strings.ContainsAny(name, "*{} ") {
+		return fmt.Errorf("%s is no name of a field: write them one by one", field)
+	}
+	if strings.HasPrefix(strings.TrimPrefix(field, ">"), "-") {
+		list := to.Get("remove")
+		if list == nil {
+			list = draft.List().Flow()
+			to.Set("remove", list)
+		}
+		list.Add(text(name))
+		return nil
+	}
+	if len(args) > 1 {
+		return errors.New("values are not searched and replaced: set the whole one")
+	}
+	if len(args) == 0 {
+		return errors.New("a value is missing")
+	}
+	value, err := template(args[0], in, 0)
+	if err != nil {
+		return fmt.Errorf("write the value by hand: %w", err)
+	}
+	key := "set"
+	switch strings.TrimPrefix(field, ">")[0] {
+	case '+':
+		key = "add"
+	case '?':
+		key = "default"
+	}
+	to.Child(key).Set(name, text(value))
+	return nil
+}

@@ -1,0 +1,137 @@
+package caddy
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"millrace/importer/draft"
+)
+
+// changes translates what gives requests another path. Outside of handle it is
+// a rule; within, it belongs to what answers there.
+func (t *site) changes(d *draft.Directive, sc *scope, alts []conds, args []string, m *matcher) {
+	t.im.Used(d)
+	whole := len(alts) == len(sc.alts) && alts[0].covers(sc.alts[0]) && sc.alts[0].covers(alts[0])
+	switch d.Name {
+	case "method":
+		t.im.Leave(d, "the method of a request stays")
+	case "try_files":
+		t.tryFiles(d, sc, args)
+	case "rewrite":
+		if len(args) == 0 {
+			t.im.Leave(d, "it has no target")
+			return
+		}
+		if !sc.top && whole {
+			t.within(d, sc, args[0])
+			return
+		}
+		for _, c := range alts {
+			t.rewrite(d, c, args[0], m)
+		}
+	case "uri":
+		t.uri(d, sc, alts, args, whole)
+	}
+}
+
+// within keeps a rewrite of a block for what answers in it.
+func (t *site) within(d *draft.Directive, sc *scope, target string) {
+	to, err := template(target, inRule, groups(sc.alts[0]))
+	if err != nil {
+		t.im.Leave(d, fmt.Sprintf("write the rewrite by hand: %v", err))
+		sc.broken = d
+		return
+	}
+	sc.to = to
+}
+
+// rewrite is a rule.
+func (t *site) rewrite(d *draft.Directive, c conds, target string, m *matcher) {
+	to, err := template(target, inRule, groups(c))
+	if err != nil {
+		t.im.Leave(d, fmt.Sprintf("write the rewrite by hand: %v", err))
+		return
+	}
+	to = strings.TrimSuffix(strings.TrimSuffix(to, "?{query}"), "{uri}") + map[bool]string{true: "{path}"}[strings.HasSuffix(strings.TrimSuffix(to, "?{query}"), "{uri}")]
+	if c.file != nil || c.not != nil {
+		t.rewriteMissing(d, c, to)
+		return
+	}
+	if !strings.HasPrefix(to, "/") && !strings.HasPrefix(to, "{") {
+		to = "/" + to
+	}
+	if strings.Contains(to, "{uri}") {
+		t.im.Leave(d, "{uri} within a rewrite: write {path}, and {query} behind a question mark")
+		return
+	}
+	t.add(&answer{conds: c, line: d, name: m.name, goesOn: true, action: draft.Map().Set("rewrite", text(to)).Flow()})
+}
+
+// rewriteMissing is the front controller that somebody has written by hand.
+func (t *site) rewriteMissing(d *draft.Directive, c conds, to string) {
+	if c.file == nil || !c.file.absent || !(conds{}).covers(c) || c.path != "" || c.regex != "" || c.paths != nil || c.not != nil || c.method != nil || c.header != nil || strings.Contains(to, "{") {
+		t.im.Leave(d, "rules do not look for files, and are for all paths but some: static.try does (docs/routes.md)")
+		return
+	}
+	t.missing = append(append([]string{}, c.file.try...), to)
+	t.im.Used(d)
+}
+
+// tryFiles translates try_files: what static does before its answer.
+func (t *site) tryFiles(d *draft.Directive, sc *scope, args []string) {
+	for _, b := range d.Block {
+		if b.Name == "policy" && b.Arg(0) == "first_exist" {
+			t.im.Used(b)
+			continue
+		}
+		t.im.Leave(b, "the first file that is there answers")
+	}
+	for _, a := range args {
+		rest := strings.ReplaceAll(strings.ReplaceAll(a, "{path}", ""), "{http.request.uri.path}", "")
+		if strings.ContainsAny(rest, "{}*") {
+			t.im.Leave(d, "write static.try: its paths have {path} and no other variable")
+			sc.broken = d
+			return
+		}
+	}
+	sc.try = args
+}
+
+// uri translates parts of a path that are taken away or replaced.
+func (t *site) uri(d *draft.Directive, sc *scope, alts []conds, args []string, whole bool) {
+	kind := ""
+	if len(args) > 0 {
+		kind = args[0]
+	}
+	what := last(args)
+	switch {
+	case len(args) != 2 || strings.Contains(what, "{") || kind != "strip_prefix" && kind != "strip_suffix":
+		t.im.Leave(d, "write a rule with rewrite")
+		if !sc.top {
+			sc.broken = d
+		}
+		return
+	case kind == "strip_prefix" && !sc.top && whole:
+		if len(alts) != 1 || alts[0].path != strings.TrimSuffix(what, "/")+"/*" {
+			sc.broken = d
+			t.im.Leave(d, "the prefix is not that of the block: write the route by hand")
+			return
+		}
+		sc.strip = strings.TrimSuffix(what, "/") + "/"
+		return
+	}
+	for _, c := range alts {
+		own := conds{path: strings.TrimSuffix(what, "/") + "/*"}
+		to := "/{1}"
+		if kind == "strip_suffix" {
+			own, to = conds{regex: "^(.*)" + regexp.QuoteMeta(what) + "$"}, "{1}"
+		}
+		both, ok := c.and(own)
+		if !ok || both.path != own.path || both.regex != own.regex || both.paths != nil || both.file != nil || both.not != nil {
+			t.im.Leave(d, "write a rule with rewrite")
+			return
+		}
+		t.add(&answer{conds: both, line: d, goesOn: true, action: draft.Map().Set("rewrite", draft.Text(to)).Flow()})
+	}
+}

@@ -1,0 +1,374 @@
+package caddy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"millrace/importer/draft"
+)
+
+// site is a block on its way to one of ours: first a list of answers in the
+// order in which Caddy would try them, then rules and routes that do the same.
+type site struct {
+	im      *importer
+	block   *block
+	node    *draft.Node
+	answers []*answer
+	closed  []string // why nobody is let in until somebody has looked
+	names   map[string]bool
+	first   []ruleDraft // before all others
+	routes  *draft.Node
+	nested  int
+	links   []link      // rules to routes that are written later
+	errors  *draft.Node // pages, for each route
+	missing []string    // of a rewrite of what is no file, at the top
+}
+
+// ruleDraft is a rule, with what stands above it.
+type ruleDraft struct {
+	node    *draft.Node
+	comment string
+}
+
+// link is a rule that leads to another answer's route.
+type link struct {
+	rule *draft.Node
+	to   *answer
+}
+
+// answer is what answers some requests, or gives them another path.
+type answer struct {
+	conds
+	line        *draft.Directive
+	name        string // for its route, if it needs one without a path
+	action      *draft.Node
+	build       func(key string) (*draft.Node, error) // a route for a key; nil: action is all
+	middlewares []*middleware
+	guard       bool    // it keeps clients out, so all spellings of its path are meant
+	strips      bool    // only its own path leads to it
+	goesOn      bool    // a rewrite
+	same        *answer // the answer whose route this leads to
+	route       string  // what was written
+
+	proxies bool
+	static  bool
+	try     []string // of the answer that follows where there is no file
+}
+
+// middleware is a directive that changes what others answer, such as header or
+// basic_auth: apply writes its keys into a route.
+type middleware struct {
+	line  *draft.Directive
+	alts  []conds
+	guard bool
+	apply func(node *draft.Node, a *answer)
+}
+
+// scope is a block: what its directives are within.
+type scope struct {
+	outer       *scope
+	alts        []conds
+	matchers    map[string]*matcher
+	root        string
+	strip       string
+	to          string // a rewrite within the block
+	try         []string
+	broken      *draft.Directive // a line that changes paths in a way that is not known
+	middlewares []*middleware
+	top         bool
+	plain       bool // for plain HTTP
+	fileServer  bool // something in it, or around it, serves files
+}
+
+// close lets nobody in until somebody has looked at a line.
+func (t *site) close(d *draft.Directive, do string) {
+	t.im.Leave(d, do+". The site answers 403 until its first rule is removed")
+	if why := d.At() + ": " + d.String(); !slices.Contains(t.closed, why) {
+		t.closed = append(t.closed, why)
+	}
+}
+
+// find looks a matcher up by its name, in the block and those around it.
+func (sc *scope) find(name string) *matcher {
+	for s := sc; s != nil; s = s.outer {
+		if m := s.matchers[name]; m != nil {
+			return m
+		}
+	}
+	return nil
+}
+
+// split takes the matcher off a line.
+func (t *site) split(d *draft.Directive, sc *scope) (*matcher, []string) {
+	first := d.Arg(0)
+	switch {
+	case len(d.Args) == 0, !withMatcher(d.Name):
+	case first == "*" && (len(d.Args) > 1 || d.Opens || d.Name == "file_server" || d.Name == "abort"):
+		return &matcher{alts: []conds{{}}}, d.Args[1:]
+	case strings.HasPrefix(first, "@"):
+		m := sc.find(first)
+		if m == nil {
+			m = &matcher{err: fmt.Errorf("%s is defined nowhere", first)}
+		}
+		return m, d.Args[1:]
+	case strings.HasPrefix(first, "/") && matched(d):
+		alts, err := paths(d.Args[:1])
+		return &matcher{alts: alts, err: err}, d.Args[1:]
+	}
+	return &matcher{alts: []conds{{}}}, d.Args
+}
+
+// block goes through the lines of a block.
+func (t *site) through(list []*draft.Directive, sc *scope, inOrder bool) {
+	sc.matchers = map[string]*matcher{}
+	for _, d := range list {
+		if strings.HasPrefix(d.Name, "@") {
+			m := t.matcher(d)
+			sc.matchers[d.Name] = m
+			t.im.Used(m.lines...)
+		}
+	}
+	if !inOrder {
+		list = sorted(list)
+	}
+	for _, d := range list {
+		if !strings.HasPrefix(d.Name, "@") {
+			t.line(d, sc)
+		}
+	}
+}
+
+// line translates one.
+func (t *site) line(d *draft.Directive, sc *scope) {
+	m, args := t.split(d, sc)
+	alts, err := m.alts, m.err
+	if err == nil {
+		alts, err = andAll(sc.alts, alts)
+	}
+	switch {
+	case err != nil:
+		t.without(d, m, err)
+		return
+	case len(alts) == 0:
+		t.im.Whole(d, draft.Defaulted, "its conditions and those of what it is in never hold together")
+		return
+	}
+	switch d.Name {
+	case "handle", "handle_path", "route":
+		t.group(d, sc, alts, m.name)
+	case "handle_errors":
+		// read before, for all answers
+	case "root":
+		if m.name != "" || len(alts) != 1 || !sc.alts[0].covers(alts[0]) || !alts[0].covers(sc.alts[0]) {
+			t.im.Leave(d, "a folder for some requests of a block: put it into a handle block before the import, or give a route its own static.root")
+			return
+		}
+		sc.root = t.im.path(last(args))
+		t.im.Used(d)
+	case "redir", "respond", "error", "abort", "reverse_proxy", "php_fastcgi", "file_server", "acme_server", "metrics":
+		t.terminal(d, sc, alts, args, m)
+	case "rewrite", "uri", "try_files", "method":
+		t.changes(d, sc, alts, args, m)
+	default:
+		t.decorate(d, sc, alts, args)
+	}
+}
+
+func last(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[len(args)-1]
+}
+
+// without is for a line whose matcher rules cannot say. What would have been
+// taken from the lines after it must not come to them instead.
+func (t *site) without(d *draft.Directive, m *matcher, err error) {
+	do := fmt.Sprintf("write its condition by hand, as a rule: %v", err)
+	for _, l := range m.lines {
+		if m.err != nil {
+			t.im.Leave(l, fmt.Sprintf("rules cannot say it: %v", m.err))
+		}
+	}
+	switch d.Name {
+	case "header", "encode", "log_skip", "skip_log", "log_append", "log_name", "root", "vars", "templates", "push", "request_header", "rewrite", "uri", "try_files", "method", "tracing", "map":
+		t.im.Leave(d, do)
+	default:
+		t.close(d, do)
+	}
+}
+
+// maxNested bounds blocks in one another.
+const maxNested = 16
+
+// group goes through handle, handle_path and route.
+func (t *site) group(d *draft.Directive, sc *scope, alts []conds, name string) {
+	t.im.Used(d)
+	if t.nested++; t.nested > maxNested {
+		t.close(d, "too many blocks in one another")
+		return
+	}
+	defer func() { t.nested-- }()
+	inner := &scope{outer: sc, alts: alts, root: sc.root, strip: sc.strip, to: sc.to, try: sc.try, broken: sc.broken, middlewares: slices.Clone(sc.middlewares), plain: sc.plain, fileServer: sc.fileServer}
+	before := len(t.answers)
+	if d.Name == "handle_path" {
+		prefix := strings.TrimSuffix(d.Arg(0), "*")
+		switch {
+		case len(alts) != 1 || !strings.HasSuffix(d.Arg(0), "/*") || strings.Count(d.Arg(0), "*") > 1 || alts[0].path != d.Arg(0):
+			t.close(d, "handle_path takes a path that ends in /*: write the route by hand")
+			return
+		case sc.strip != "":
+			inner.strip = strings.TrimSuffix(sc.strip, "/") + prefix
+		default:
+			inner.strip = prefix
+		}
+	}
+	t.through(d.Block, inner, d.Name == "route")
+	if d.Name == "route" {
+		if len(t.answers) == before {
+			// What changes requests or answers holds for what follows.
+			sc.middlewares = append(sc.middlewares, inner.middlewares[len(sc.middlewares):]...)
+			if all := len(alts) == 1 && alts[0].any(); all {
+				sc.root, sc.try, sc.to, sc.strip = inner.root, inner.try, inner.to, inner.strip
+			}
+		}
+		return
+	}
+	for _, c := range alts { // what nothing in the block answers ends there
+		if len(t.answers) > before {
+			l := t.answers[len(t.answers)-1]
+			if !l.goesOn && l.conds.covers(c) {
+				continue
+			}
+		}
+		t.add(&answer{conds: c, line: d, name: name, action: draft.Map().Set("respond", draft.Map().Set("status", draft.Number(200)).Flow()).Flow(), middlewares: inner.middlewares})
+	}
+}
+
+// add puts an answer behind the others.
+func (t *site) add(a *answer) {
+	const most = 500
+	if len(t.answers) >= most {
+		t.close(a.line, fmt.Sprintf("a site has at most %d answers", most))
+		return
+	}
+	t.answers = append(t.answers, a)
+}
+
+// terminal adds what answers.
+func (t *site) terminal(d *draft.Directive, sc *scope, alts []conds, args []string, m *matcher) {
+	for _, c := range alts {
+		if e := t.taken(c); e != nil {
+			t.never(d, sc, e)
+			continue
+		}
+		a := &answer{conds: c, line: d, name: m.name, middlewares: slices.Clone(sc.middlewares)}
+		if a.name == "" && sc.outer != nil {
+			a.name = t.nameOf(sc)
+		}
+		var err error
+		switch d.Name {
+		case "redir":
+			a.action, err = t.redirect(d, args, sc, c)
+		case "respond":
+			a.action, err = t.respond(d, args)
+			a.guard = refuses(a.action)
+		case "error":
+			a.action, err = t.errorAnswer(d, args)
+			a.guard = true
+		case "abort":
+			a.action, a.guard = draft.Map().Set("deny", draft.Map().Flow()).Flow(), true
+			t.im.Standard(d, "a connection is not closed without an answer: 403")
+		case "reverse_proxy":
+			err = t.proxy(d, sc, args, a)
+		case "php_fastcgi":
+			err = t.php(d, sc, args, a)
+		case "file_server":
+			err = t.files(d, sc, a)
+		default:
+			err = fmt.Errorf("there is no %s here", d.Name)
+		}
+		if err != nil {
+			t.im.Leave(d, err.Error())
+			a.build, a.action, a.guard = nil, notImplemented(), true
+		} else {
+			t.im.Used(d)
+		}
+		t.add(a)
+	}
+}
+
+// taken is the answer that comes before all others that these conditions are for.
+func (t *site) taken(c conds) *answer {
+	for _, e := range t.answers {
+		if !e.goesOn && e.file == nil && e.covers(c) {
+			return e
+		}
+	}
+	return nil
+}
+
+// never is for what Caddy does not come to; files beside PHP are one route here.
+func (t *site) never(d *draft.Directive, sc *scope, e *answer) {
+	if d.Name != "file_server" || e.line.Name != "php_fastcgi" {
+		t.im.Whole(d, draft.Defaulted, "Caddy never comes to it: "+e.line.At()+" answers before")
+		return
+	}
+	t.im.Used(d)
+	files := &answer{conds: e.conds, line: d}
+	if err := t.files(d, sc, files); err != nil {
+		t.im.Leave(d, err.Error())
+		return
+	}
+	build := e.build
+	e.build = func(key string) (*draft.Node, error) {
+		node, err := build(key)
+		if err != nil {
+			return nil, err
+		}
+		options, err := files.build("@")
+		if err != nil {
+			return nil, err
+		}
+		options.Get("static").CopyTo(node.Get("static"), "root")
+		return node, nil
+	}
+}
+
+// nameOf is the name of the matcher of the block that a line is in.
+func (t *site) nameOf(sc *scope) string {
+	for _, m := range sc.outer.matchers {
+		if len(sc.alts) > 0 && len(m.alts) == len(sc.alts) && m.err == nil && m.alts[0].covers(sc.alts[0]) && sc.alts[0].covers(m.alts[0]) {
+			return m.name
+		}
+	}
+	return ""
+}
+
+// notImplemented answers for what could not be translated.
+func notImplemented() *draft.Node {
+	return draft.Map().Set("respond", draft.Map().Set("status", draft.Number(501)).Set("text", draft.Text("not carried over")).Flow()).Flow()
+}
+
+// refuses reports whether an action keeps clients out.
+func refuses(action *draft.Node) bool {
+	if action == nil || action.Get("deny") != nil {
+		return true
+	}
+	status := action.Get("respond").Get("status")
+	return status.Plain() >= "400"
+}
+
+// name is a name for a route that no other has.
+func (t *site) freeName(name, kind string) string {
+	if name == "" {
+		name = "@" + kind
+	}
+	base := name
+	for n := 2; t.names[name]; n++ {
+		name = fmt.Sprint(base, n)
+	}
+	t.names[name] = true
+	return name
+}

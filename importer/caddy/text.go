@@ -1,0 +1,163 @@
+package caddy
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"millrace/importer/draft"
+)
+
+// environment is {$NAME:default}, which Caddy replaces as it reads.
+const environment = `\{\$([A-Za-z_][A-Za-z0-9_]*)(?::([^{}]*))?\}`
+
+// text is a text in which variables of the environment become ours.
+func text(s string) *draft.Node {
+	var b strings.Builder
+	rest := 0
+	for _, m := range regexp.MustCompile(environment).FindAllStringSubmatchIndex(s, -1) {
+		b.WriteString(strings.ReplaceAll(s[rest:m[0]], "$", "$$"))
+		b.WriteString("${" + s[m[2]:m[3]])
+		if m[4] >= 0 {
+			b.WriteString(":-" + s[m[4]:m[5]])
+		}
+		b.WriteString("}")
+		rest = m[1]
+	}
+	b.WriteString(strings.ReplaceAll(s[rest:], "$", "$$"))
+	return draft.Verbatim(b.String())
+}
+
+// texts is a list of them, on one line; one alone is a text.
+func texts(list ...string) *draft.Node {
+	if len(list) == 1 {
+		return text(list[0])
+	}
+	n := draft.List()
+	for _, s := range list {
+		n.Add(text(s))
+	}
+	return n.Flow()
+}
+
+// where a text stands decides which variables there are.
+type where int
+
+const (
+	inRule   where = iota // redirects and rewrites
+	inHeader              // fields of answers
+	inProxy               // fields for an upstream
+	inText                // no variables
+)
+
+// variables are Caddy's placeholders in our words.
+func variables(in where) map[string]string {
+	v := map[string]string{
+		"path": "{path}", "http.request.uri.path": "{path}", "query": "{query}", "http.request.uri.query": "{query}",
+		"host": "{host}", "http.request.host": "{host}", "hostport": "{host}", "http.request.hostport": "{host}",
+		"scheme": "{scheme}", "http.request.scheme": "{scheme}",
+	}
+	switch in {
+	case inText:
+		return nil
+	case inRule:
+		v["remote_host"], v["http.request.remote.host"], v["client_ip"] = "{address}", "{address}", "{address}"
+		v["uri"], v["http.request.uri"], v["http.request.orig_uri"], v["%uri"] = "{uri}", "{uri}", "{uri}", "{uri}"
+		v["http.request.orig_uri.path"] = "{path}"
+	default:
+		v["remote_host"], v["http.request.remote.host"], v["client_ip"], v["remote"] = "{client_ip}", "{client_ip}", "{client_ip}", "{client_ip}"
+		v["http.vars.client_ip"], v["method"], v["http.request.method"] = "{client_ip}", "{method}", "{method}"
+		v["uuid"], v["http.request.uuid"] = "{request_id}", "{request_id}"
+		if in == inHeader {
+			v["uri"], v["http.request.uri"] = "{uri}", "{uri}"
+		}
+	}
+	return v
+}
+
+// template is a text with Caddy's placeholders as one with ours. groups is how
+// many captures the expression of its matcher has.
+func template(s string, in where, groups int) (string, error) {
+	known := variables(in)
+	var b strings.Builder
+	for s != "" {
+		if m := regexp.MustCompile("^" + environment).FindString(s); m != "" {
+			b.WriteString(m)
+			s = s[len(m):]
+			continue
+		}
+		if s[0] != '{' && s[0] != '}' {
+			b.WriteByte(s[0])
+			s = s[1:]
+			continue
+		}
+		name, rest, ok := strings.Cut(strings.TrimPrefix(s, "{"), "}")
+		if s[0] == '}' || !ok || !regexp.MustCompile(`^%?[A-Za-z][\w.%-]*$`).MatchString(name) {
+			switch in {
+			case inText:
+				b.WriteByte(s[0])
+			case inRule:
+				return "", fmt.Errorf("%q has braces, which stand for variables here", s)
+			default:
+				b.WriteString(s[:1] + s[:1])
+			}
+			s = s[1:]
+			continue
+		}
+		s = rest
+		to, err := placeholder(name, in, groups, known)
+		if err != nil {
+			return "", err
+		}
+		b.WriteString(to)
+	}
+	return b.String(), nil
+}
+
+func placeholder(name string, in where, groups int, known map[string]string) (string, error) {
+	if to := known[name]; to != "" {
+		return to, nil
+	}
+	if env, is := strings.CutPrefix(name, "env."); is {
+		return "{$" + env + "}", nil
+	}
+	if m := regexp.MustCompile(`^(?:re|http\.regexp)\.(?:\w+\.)?(\d+)$`).FindStringSubmatch(name); m != nil && in == inRule {
+		var n int
+		if _, err := fmt.Sscan(m[1], &n); err != nil || n > groups || n == 0 {
+			return "", fmt.Errorf("{%s} is no group of the expression", name)
+		}
+		return "{" + m[1] + "}", nil
+	}
+	if in == inRule {
+		for _, kind := range []struct{ theirs, ours string }{
+			{"http.request.header.", "header."}, {"header.", "header."}, {"http.request.uri.query.", "query."}, {"query.", "query."}, {"http.request.cookie.", "cookie."}, {"cookie.", "cookie."},
+		} {
+			if rest, is := strings.CutPrefix(name, kind.theirs); is {
+				return "{" + kind.ours + rest + "}", nil
+			}
+		}
+	}
+	return "", fmt.Errorf("there is no {%s} here", name)
+}
+
+// listOf is a list of one.
+func listOf(n *draft.Node) *draft.Node {
+	l := draft.List()
+	l.Add(n)
+	return l.Flow()
+}
+
+// duration is a time of Caddy's (10s, 1d) as one of ours.
+func duration(s string) (string, bool) {
+	m := regexp.MustCompile(`^(\d+)d$`).FindStringSubmatch(s)
+	if m != nil {
+		days, err := strconv.Atoi(m[1])
+		return fmt.Sprint(days*24) + "h", err == nil && days > 0 && days < 10000
+	}
+	if d, err := time.ParseDuration(s); err == nil && d > 0 {
+		return s, true
+	}
+	return "", false
+}

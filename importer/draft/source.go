@@ -1,0 +1,92 @@
+// Package source reads the files of another server's config and those that they
+// include, within bounds, and says where in them a mistake stands.
+package draft
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Bounds of what is read: configs of thousands of sites are within them.
+const (
+	maxFile  = 4 << 20 // bytes of one file
+	maxFiles = 10_000  // files, included ones counted each time
+
+	// MaxDepth is how deep includes, and a config's blocks, may be nested.
+	MaxDepth = 32
+	// MaxLines is how many directives a config may have, with all it includes.
+	MaxLines = 500_000
+)
+
+// Files reads files and expands patterns; os.ReadFile and filepath.Glob do.
+type Files struct {
+	Read func(name string) ([]byte, error)
+	Glob func(pattern string) ([]string, error)
+}
+
+// Reader reads the files of one config.
+type Reader struct {
+	Files Files
+	read  int // files
+}
+
+// Text is what a file says, without a mark of its byte order.
+func (r *Reader) Text(name string) (string, error) {
+	if r.read++; r.read > maxFiles {
+		return "", fmt.Errorf("more than %d files are included: does one include itself?", maxFiles)
+	}
+	data, err := r.Files.Read(name)
+	if err != nil {
+		return "", fmt.Errorf("reading the config: %w", err)
+	}
+	if len(data) > maxFile {
+		return "", fmt.Errorf("%s is larger than %d bytes: it is no config", name, maxFile)
+	}
+	return strings.TrimPrefix(string(data), "\ufeff"), nil
+}
+
+// Names are the files that an include's pattern names, in order. A relative one
+// is in dir. One without wildcards names a file, whether or not it exists.
+func (r *Reader) Names(pattern, dir string) ([]string, error) {
+	if !filepath.IsAbs(pattern) {
+		pattern = filepath.Join(dir, pattern)
+	}
+	if !strings.ContainsAny(pattern, "*?[") {
+		return []string{pattern}, nil
+	}
+	names, err := r.Files.Glob(pattern)
+	if err != nil {
+		return nil, fmt.Errorf("include %s: %w", pattern, err)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// includedError is that of an included file, which names its place already.
+type includedError struct{ error }
+
+func (e includedError) Unwrap() error { return e.error }
+
+// Included marks the error of a file that an include names; nil stays nil.
+func Included(err error) error {
+	if err == nil {
+		return nil
+	}
+	return includedError{err}
+}
+
+// At is an error with its place, file:line, or with the place of the include
+// that led to it. Nil stays nil.
+func At(err error, name string, line int) error {
+	var included includedError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &included):
+		return fmt.Errorf("%w (included in %s:%d)", included.error, name, line)
+	}
+	return fmt.Errorf("%s:%d: %w", name, line, err)
+}

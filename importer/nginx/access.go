@@ -1,0 +1,155 @@
+package nginx
+
+import (
+	"net/netip"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"millrace/importer/draft"
+	"millrace/importer/nginxconf"
+)
+
+// access translates allow and deny; closed: nobody is let in. nginx takes the
+// first line that is for an address. That is an access of ours as long as what
+// is denied comes before what is allowed; else it is written as rules.
+func (t *site) access(l *location) (access *draft.Node, closed bool) {
+	list := l.all("allow", "deny")
+	var allowed, denials []string
+	byRules := false
+	for _, d := range list {
+		address := network(d.Arg(0))
+		t.im.used(d)
+		switch {
+		case address == "all":
+			if d.Name.Text == "deny" && len(allowed) == 0 {
+				return nil, true
+			}
+			if d.Name.Text == "allow" {
+				allowed = nil
+			}
+			return t.accessKeys(l, list, allowed, denials, byRules), false
+		case d.Name.Text == "allow":
+			allowed = append(allowed, address)
+		default:
+			byRules = byRules || len(allowed) > 0
+			denials = append(denials, address)
+		}
+	}
+	return t.accessKeys(l, list, nil, denials, byRules), false
+}
+
+// network is an address or a network without bits of a host.
+func network(text string) string {
+	if text == "unix:" {
+		return "unix"
+	}
+	if p, err := netip.ParsePrefix(text); err == nil {
+		return p.Masked().String()
+	}
+	return text
+}
+
+func (t *site) accessKeys(l *location, list []*nginxconf.Directive, allowed, denials []string, byRules bool) *draft.Node {
+	if byRules {
+		t.accessRules(l, list)
+		return nil
+	}
+	access := draft.Map().Flow()
+	if len(allowed) > 0 {
+		access.Set("allow", draft.Texts(allowed...))
+	}
+	if len(denials) > 0 {
+		access.Set("deny", draft.Texts(denials...))
+	}
+	if access.Len() == 0 {
+		return nil
+	}
+	return access
+}
+
+// accessRules writes lists in which an exception comes before what it is from.
+func (t *site) accessRules(l *location, list []*nginxconf.Directive) {
+	var allowed []string
+	for _, d := range list {
+		address := network(d.Arg(0))
+		switch {
+		case address == "unix":
+			t.im.leave(d, "rules are for no clients of UNIX sockets")
+			continue
+		case d.Name.Text == "allow" && address == "all":
+			return
+		case d.Name.Text == "allow":
+			allowed = append(allowed, "!"+address)
+			continue
+		}
+		n := l.match()
+		if address == "all" {
+			n.Set("address", draft.Texts(allowed...))
+		} else {
+			n.Set("address", draft.Texts(append([]string{address}, allowed...)...))
+		}
+		denied(403).CopyTo(n)
+		l.rules = append(l.rules, ruleDraft{node: n, comment: d.At()})
+		if address == "all" {
+			return
+		}
+	}
+}
+
+// rateLimit translates limit_req.
+func (t *site) rateLimit(l *location, node *draft.Node) {
+	limits := l.all("limit_req")
+	for i, d := range limits {
+		if i > 0 {
+			t.im.leave(d, "a route has one rate_limit, beside that of its site")
+			continue
+		}
+		limit, err := t.limitOf(d)
+		if err != "" {
+			t.im.leave(d, err)
+			continue
+		}
+		t.im.used(d)
+		node.Set("rate_limit", limit)
+	}
+	if d := l.last("limit_req_status"); d != nil && len(limits) > 0 {
+		t.im.standard(d, "who asks too often gets 429 with Retry-After")
+	}
+}
+
+// limitOf is one limit, or what to do instead.
+func (t *site) limitOf(d *nginxconf.Directive) (*draft.Node, string) {
+	zone, burst := "", 0
+	for _, w := range d.Texts() {
+		name, value, _ := strings.Cut(w, "=")
+		switch name {
+		case "zone":
+			zone = value
+		case "burst":
+			burst, _ = strconv.Atoi(value) // 0 is the default
+		}
+	}
+	for _, z := range t.server.parent.each("limit_req_zone") {
+		if !strings.Contains(z.String()+" ", "zone="+zone+":") {
+			continue
+		}
+		rate := regexp.MustCompile(`rate=(\d+)r/([sm])`).FindStringSubmatch(z.String())
+		if rate == nil {
+			break
+		}
+		limit := draft.Map().Flow().Set("rate", draft.Verbatim(rate[1]+"/"+rate[2])).Set("burst", draft.Number(burst+1))
+		switch key := z.Arg(0); {
+		case key == "$binary_remote_addr" || key == "$remote_addr":
+		case key == "$server_name" || !strings.Contains(key, "$"):
+			limit.Set("by", draft.Text("route"))
+		case strings.HasPrefix(key, "$http_"):
+			limit.Set("header", draft.Text(headerName(key[len("$http_"):])))
+		default:
+			return nil, "write a rate_limit (docs/protection.md): it counts by address, by header, or all clients of a route, and not by " + key
+		}
+		t.im.used(z)
+		return limit, ""
+	}
+	return nil, "write a rate_limit (docs/protection.md): its zone is not to be found"
+}

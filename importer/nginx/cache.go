@@ -1,0 +1,202 @@
+package nginx
+
+import (
+	"fmt"
+	"strings"
+
+	"millrace/importer/draft"
+	"millrace/importer/nginxconf"
+)
+
+// cache adds what is kept of an upstream's answers; it returns the job.
+func (t *site) cache(l *location, o *draft.Node) string {
+	zone := l.last("proxy_cache")
+	if zone == nil || zone.Arg(0) == "off" {
+		t.im.used(zone)
+		return "proxy"
+	}
+	t.im.used(zone)
+	t.cacheTimes(l, o)
+	t.cacheStale(l, o)
+	t.cacheKey(l, o)
+	t.cacheBypass(l)
+	t.cacheSize(o, zone.Arg(0))
+	if d := l.last("proxy_ignore_headers"); d != nil {
+		t.im.leave(d, "a rule of the cache with ttl counts more than what the answer says: rules: [{path: /*, ttl: 10m}]; share: true for answers with cookies")
+	}
+	if headers := o.Get("request_headers"); headers != nil {
+		o.Remove("request_headers")
+		for _, d := range l.all("proxy_set_header") {
+			switch strings.ToLower(d.Arg(0)) {
+			case "host", "upgrade", "connection", "x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "forwarded":
+			case "x-real-ip":
+				t.im.leave(d, "a cache's answers are for everyone: its upstream is told of no client by X-Real-IP")
+				t.im.fates[d] = draft.Note{Outcome: draft.Defaulted, Why: "a cache's answers are for everyone: its upstream is not told of one client"}
+			default:
+				if strings.Contains(d.Arg(1), "$") {
+					t.im.leave(d, "a cache's answers are for everyone: its request_headers have no variables")
+					continue
+				}
+				h := o.Child("request_headers").Flow()
+				if d.Arg(1) == "" {
+					h.Set("remove", draft.Texts(d.Arg(0)))
+				} else {
+					h.Child("set").Flow().Set(d.Arg(0), draft.Text(d.Arg(1)))
+				}
+			}
+		}
+	}
+	t.ownFolder(o)
+	return "cache"
+}
+
+// ownFolder gives a cache with options of its own a folder of its own, where nginx has
+// one zone for several.
+func (t *site) ownFolder(o *draft.Node) {
+	disk := o.Get("disk")
+	if disk == nil {
+		return
+	}
+	for base, n := disk.Plain(), 2; ; n++ {
+		other := t.im.disks[o.Get("disk").Plain()]
+		if other == nil || other.String() == o.String() {
+			break
+		}
+		o.Set("disk", draft.Text(fmt.Sprintf("%s-%d", base, n)))
+	}
+	t.im.disks[o.Get("disk").Plain()] = o
+}
+
+// cacheTimes translates proxy_cache_valid.
+func (t *site) cacheTimes(l *location, o *draft.Node) {
+	rules := draft.List()
+	for _, d := range l.all("proxy_cache_valid") {
+		texts := d.Texts()
+		if len(texts) == 0 {
+			continue
+		}
+		age, ok := duration(texts[len(texts)-1])
+		if !ok {
+			t.im.leave(d, "set ttl of the cache")
+			continue
+		}
+		t.im.used(d)
+		statuses := texts[:len(texts)-1]
+		var others []string
+		for _, s := range statuses {
+			switch s {
+			case "200", "any":
+				o.Set("ttl", draft.Text(age))
+			case "301", "302":
+			default:
+				others = append(others, s)
+			}
+		}
+		if len(statuses) == 0 {
+			o.Set("ttl", draft.Text(age))
+		}
+		if len(others) > 0 {
+			rules.Add(draft.Map().Set("status", draft.Texts(others...)).Set("ttl", draft.Text(age)).Flow())
+		}
+	}
+	if rules.Len() > 0 {
+		o.Set("rules", rules)
+	}
+}
+
+// cacheStale translates proxy_cache_use_stale. nginx keeps what has expired as
+// long as there is room: a day stands for it.
+func (t *site) cacheStale(l *location, o *draft.Node) {
+	d := l.last("proxy_cache_use_stale")
+	if d == nil {
+		return
+	}
+	t.im.used(d)
+	for _, w := range d.Texts() {
+		switch {
+		case w == "updating":
+			o.Set("stale_while_revalidate", draft.Text("24h"))
+		case w == "error" || w == "timeout" || strings.HasPrefix(w, "http_5"):
+			o.Set("stale_if_error", draft.Text("24h"))
+		}
+	}
+}
+
+func (t *site) cacheKey(l *location, o *draft.Node) {
+	d := l.last("proxy_cache_key")
+	if d == nil {
+		return
+	}
+	rest := d.Arg(0)
+	for _, part := range []string{"$scheme", "$proxy_host", "$request_method", "$host", "$http_host", "$request_uri", "$uri", "$is_args", "$args", "://", "|", ":", "$server_name"} {
+		rest = strings.ReplaceAll(rest, part, "")
+	}
+	key := draft.Map()
+	var headers, cookies []string
+	for _, m := range variable().FindAllString(rest, -1) {
+		if name, is := strings.CutPrefix(m, "$http_"); is {
+			headers = append(headers, headerName(name))
+		} else if name, is := strings.CutPrefix(m, "$cookie_"); is {
+			cookies = append(cookies, name)
+		} else {
+			t.im.leave(d, fmt.Sprintf("the key has no %s: see key of the cache in docs/config.md", m))
+			return
+		}
+	}
+	t.im.standard(d, "host, path and query are the key of an answer")
+	if len(headers) > 0 {
+		key.Set("headers", draft.Texts(headers...))
+	}
+	if len(cookies) > 0 {
+		key.Set("cookies", draft.Texts(cookies...))
+	}
+	if !strings.Contains(d.Arg(0), "request_uri") && !strings.Contains(d.Arg(0), "args") {
+		key.Set("no_query", draft.Number(true))
+	}
+	if key.Len() > 0 {
+		o.Set("key", key.Flow())
+		t.im.used(d)
+		t.im.fates[d] = draft.Note{Outcome: draft.Translated}
+	}
+}
+
+// cacheBypass are requests that the cache is not for.
+func (t *site) cacheBypass(l *location) {
+	for _, name := range []string{"proxy_cache_bypass", "proxy_no_cache"} {
+		for _, d := range l.all(name) {
+			known := true
+			for _, w := range d.Texts() {
+				known = known && (strings.HasPrefix(w, "$cookie_") || w == "$http_authorization" || w == "$http_cache_control" || w == "$http_pragma" || w == "$arg_nocache" && false)
+			}
+			if known {
+				t.im.standard(d, "requests with cookies or Authorization pass by the cache, and a client cannot make it ask again (docs/cache.md)")
+			} else {
+				t.im.leave(d, "requests with cookies or Authorization pass by the cache; for others write a rule with a condition that names a proxy route")
+			}
+		}
+	}
+}
+
+// cacheSize takes over the bounds of a zone.
+func (t *site) cacheSize(o *draft.Node, zone string) {
+	for _, d := range t.server.parent.each("proxy_cache_path") {
+		if !strings.Contains(d.String(), "keys_zone="+zone+":") {
+			continue
+		}
+		for _, w := range d.Texts() {
+			if v, is := strings.CutPrefix(w, "max_size="); is {
+				if s, ok := size(v); ok {
+					o.Set("disk", draft.Text(diskOf(d)))
+					o.Set("disk_size", draft.Number(s))
+				}
+			}
+		}
+		t.im.used(d)
+	}
+}
+
+// diskOf is a folder beside nginx's: neither can read the other's files.
+func diskOf(d *nginxconf.Directive) string {
+	name := strings.ReplaceAll(strings.Trim(strings.TrimPrefix(d.Arg(0), "/var/cache/"), "/"), "/", "-")
+	return "/var/cache/millrace/" + name
+}

@@ -1,0 +1,546 @@
+package nginx
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	"millrace/importer/draft"
+	"millrace/importer/nginxconf"
+)
+
+// condition translates an if: each way in which it may hold is a rule.
+func (t *site) condition(d *nginxconf.Directive, l *location) {
+	words := ifWords(d)
+	if t.fileCondition(d, l, words) {
+		return
+	}
+	ways, err := t.ways(words)
+	if err != nil {
+		t.lostCondition(d, fmt.Sprintf("write it as a rule (docs/routes.md): %v", err))
+		return
+	}
+	for _, inner := range d.Block {
+		switch inner.Name.Text {
+		case "return", "rewrite", "break":
+		case "set":
+			t.leaveSet(d, inner)
+		default:
+			t.im.leave(inner, "rules rewrite, redirect, answer or name a route: write one of them for this if")
+			t.im.leave(d, "what it does is not carried over")
+		}
+	}
+	if t.im.fates[d].Outcome != draft.Untranslated {
+		t.im.used(d)
+	}
+	for _, way := range ways {
+		if way.partly != "" && slices.ContainsFunc(d.Block, refuses) {
+			t.im.leave(d, way.partly)
+		}
+		t.ifBody(d, l, way)
+	}
+}
+
+// leaveSet is for a set within an if: its value is not known to rules.
+func (t *site) leaveSet(d, set *nginxconf.Directive) {
+	do := "a rule for each way in which it holds does it"
+	if strings.Contains(d.Arg(0), "$host") || strings.Contains(d.Arg(0), "$http_host") {
+		do = "write a rule for each name: {host: [www.example.org], redirect: {to: 'https://example.org{uri}', status: 301}}"
+	}
+	t.im.leave(set, do)
+	t.im.leave(d, do)
+}
+
+// lostCondition is an if that could not be translated. One that kept clients out closes the site.
+func (t *site) lostCondition(d *nginxconf.Directive, do string) {
+	if slices.ContainsFunc(d.Block, refuses) {
+		t.close(d, do+". The site answers 403 until its first rule is removed")
+		return
+	}
+	t.im.leave(d, do)
+}
+
+// refuses reports whether a line turns clients away: a return with any 4xx.
+// 495 to 497 are nginx's own for certificates, 444 closes the connection.
+func refuses(d *nginxconf.Directive) bool {
+	return d.Name.Text == "return" && regexp.MustCompile(`^4\d\d$`).MatchString(d.Arg(0))
+}
+
+// ifWords are the words of a condition without its parentheses.
+func ifWords(d *nginxconf.Directive) []string {
+	words := d.Texts()
+	if len(words) == 0 {
+		return nil
+	}
+	words[0] = strings.TrimPrefix(words[0], "(")
+	last := len(words) - 1
+	words[last] = strings.TrimSuffix(words[last], ")")
+	return slices.DeleteFunc(words, func(w string) bool { return w == "" && len(words) != 3 })
+}
+
+// way is one way in which a condition holds: the keys of a rule, and what the
+// groups of its expression stand for where that is known.
+type way struct {
+	when   *draft.Node
+	groups []string
+	expr   string            // an expression for the path, whose groups may be used
+	values map[string]string // what variables of maps stand for
+	partly string            // why it does not hold in all cases
+	query  bool              // the last group may end with the query, which a path has not
+}
+
+// ifBody writes the rules of an if's block.
+func (t *site) ifBody(d *nginxconf.Directive, l *location, w way) {
+	for _, inner := range d.Block {
+		switch inner.Name.Text {
+		case "return":
+			t.ifReturn(inner, l, w)
+			return
+		case "rewrite":
+			if w.when.Get("path") != nil || w.when.Get("regex") != nil {
+				t.im.leave(inner, "a rule has one path or expression: put this one and that of the if together")
+				if slices.ContainsFunc(d.Block, refuses) {
+					t.lostCondition(d, "what it refuses is not carried over")
+				}
+				return
+			}
+			t.rewrite(inner, l, w.when)
+		case "break":
+			t.im.standard(inner, "rules of a site end where one answers")
+		}
+	}
+}
+
+func (t *site) ifReturn(d *nginxconf.Directive, l *location, w way) {
+	n := draft.Map()
+	w.when.CopyTo(n)
+	at := *l
+	if w.expr != "" {
+		at.kind, at.expr = regexLocation, w.expr
+	} else if m := l.match(); n.Get("path") == nil && n.Get("regex") == nil {
+		m.CopyTo(n)
+	}
+	copied := *d
+	copied.Args = slices.Clone(d.Args)
+	for i, g := range w.groups {
+		for j := range copied.Args {
+			copied.Args[j].Text = strings.ReplaceAll(copied.Args[j].Text, fmt.Sprintf("$%d", i), g)
+		}
+	}
+	if last := len(copied.Args) - 1; w.query && last > 0 {
+		if re, err := regexp.Compile(w.expr); err == nil && re.NumSubexp() > 0 && strings.HasSuffix(copied.Args[last].Text, fmt.Sprintf("$%d", re.NumSubexp())) {
+			copied.Args[last].Text += "$is_args$args"
+		}
+	}
+	for name, v := range w.values {
+		for j := range copied.Args {
+			copied.Args[j].Text = strings.ReplaceAll(copied.Args[j].Text, name, v)
+		}
+	}
+	answer, err := t.returned(&copied, &at)
+	switch {
+	case err == nil:
+		t.im.used(d)
+	case refusal(d) != nil:
+		answer = refusal(d)
+		t.im.leave(d, fmt.Sprintf("it refuses with a short text instead: %v", err))
+	default:
+		t.im.leave(d, fmt.Sprintf("write it as a rule: %v", err))
+		return
+	}
+	answer.CopyTo(n)
+	l.rules = append(l.rules, ruleDraft{node: n, comment: d.At()})
+}
+
+// fileCondition translates the questions whether a file is there, as try_files
+// has them; true: it was one.
+func (t *site) fileCondition(d *nginxconf.Directive, l *location, words []string) bool {
+	if len(words) != 2 || !regexp.MustCompile(`^!?-[fdex]$`).MatchString(words[0]) {
+		return false
+	}
+	file := words[1] == "$request_filename" || words[1] == "$document_root$uri" || words[1] == "$document_root$request_uri"
+	missing := words[0] == "!-e" || words[0] == "!-f"
+	if !file || !missing {
+		t.lostCondition(d, "whether a file is there decides with try alone. For maintenance: millrace maintenance on (docs/routes.md)")
+		return true
+	}
+	for _, inner := range d.Block {
+		switch inner.Name.Text {
+		case "rewrite":
+			target, _, _ := strings.Cut(inner.Arg(1), "?")
+			all, _ := everything(inner.Arg(0))
+			if !all || strings.Contains(target, "$") && target != "/index.php/$1" && target != "/index.php$1" || strings.Contains(target, "://") || inner.Arg(2) == "permanent" || inner.Arg(2) == "redirect" {
+				t.im.leave(inner, "write try for the route: it leads to one path for all files that are not there")
+				continue
+			}
+			target = strings.TrimSuffix(strings.TrimSuffix(target, "$1"), "/")
+			l.fallback = "/" + strings.TrimLeft(target, "/")
+			t.im.used(d, inner)
+			if strings.Contains(inner.Arg(1), "?") && l.fallback != "/index.php" {
+				t.im.leave(inner, "the query is not added: the application must read the path itself (REQUEST_URI)")
+			} else if strings.Contains(inner.Arg(1), "?") {
+				t.im.standard(inner, "the front controller reads the path itself (REQUEST_URI)")
+			}
+		case "proxy_pass":
+			key := "@upstream"
+			at := &location{scope: &scope{parent: l.scope, list: d.Block}, block: d, kind: namedLocation, path: key, key: key}
+			if node := t.proxy(at, inner); node != nil {
+				t.routeOptions(at, node)
+				t.route(at, node)
+				l.fallback = key
+				t.im.used(d)
+			}
+		case "return":
+			t.im.used(d)
+			t.im.standard(inner, "a file that is not there has the status 404")
+		case "break":
+			t.im.standard(inner, "rules of a site end where one answers")
+		default:
+			t.im.leave(inner, "write try for the route, and a named route for what answers else")
+			t.im.leave(d, "what it does is not carried over")
+		}
+	}
+	return true
+}
+
+// ways are the rules' keys for a condition.
+func (t *site) ways(words []string) ([]way, error) {
+	if len(words) == 0 || !strings.HasPrefix(words[0], "$") {
+		return nil, errors.New("the condition is not about a variable")
+	}
+	name := strings.Trim(words[0], "${}")
+	op, value := "", ""
+	switch len(words) {
+	case 1:
+	case 2:
+		op = words[1]
+	case 3:
+		op, value = words[1], words[2]
+	default:
+		return nil, errors.New("the condition has too many words")
+	}
+	if m := t.im.maps[name]; m != nil && (op == "" || op == "=" || op == "!=") {
+		return t.mapWays(m, op, value)
+	}
+	if m := t.im.geo(name, t.server.parent); m != nil && (op == "" || op == "=" || op == "!=") {
+		return t.geoWays(m, op, value)
+	}
+	w, err := t.simple(name, op, value)
+	return w, err
+}
+
+// simple is a condition on a variable of the request.
+func (t *site) simple(name, op, value string) ([]way, error) {
+	n := draft.Map()
+	one := func(key string, v *draft.Node) ([]way, error) { return []way{{when: n.Set(key, v)}}, nil }
+	switch name {
+	case "scheme", "https":
+		secure := value == "https" || value == "on"
+		if op == "!=" {
+			secure = !secure
+		}
+		if op != "=" && op != "!=" {
+			break
+		}
+		return one("protocol", draft.Text(map[bool]string{true: "https", false: "http"}[secure]))
+	case "host", "http_host":
+		return t.hostWays(op, value)
+	case "request_method":
+		return methodWays(op, value)
+	case "remote_addr":
+		if _, err := netip.ParseAddr(value); err == nil && (op == "=" || op == "!=") {
+			return one("address", draft.Texts(strings.Replace(op, "=", "", 1)+value))
+		}
+	case "invalid_referer":
+		if op == "" {
+			return t.invalidReferer()
+		}
+	case "uri", "request_uri", "document_uri":
+		return pathWays(op, value, name == "request_uri")
+	}
+	for prefix, key := range map[string]string{"http_": "header", "arg_": "query", "cookie_": "cookie"} {
+		field, is := strings.CutPrefix(name, prefix)
+		if !is {
+			continue
+		}
+		if prefix == "http_" {
+			field = headerName(field)
+		}
+		v, err := conditionValue(op, value)
+		if err != nil {
+			return nil, err
+		}
+		return one(key, draft.Map().Set(field, draft.Verbatim(v)).Flow())
+	}
+	return nil, fmt.Errorf("there is no condition on $%s", name)
+}
+
+// headerName is a field as its variable names it: http_user_agent.
+func headerName(name string) string {
+	parts := strings.Split(name, "_")
+	for i, p := range parts {
+		if p != "" {
+			parts[i] = strings.ToUpper(p[:1]) + p[1:]
+		}
+	}
+	return strings.Join(parts, "-")
+}
+
+// conditionValue is a comparison as the values of rules have it.
+func conditionValue(op, value string) (string, error) {
+	not := ""
+	if strings.HasPrefix(op, "!") {
+		not = "!"
+	}
+	switch op {
+	case "":
+		return "~.", nil
+	case "=", "!=":
+		if strings.ContainsAny(value, "*") || strings.HasPrefix(value, "!") || strings.HasPrefix(value, "~") {
+			return not + "~^" + regexp.QuoteMeta(value) + "$", nil
+		}
+		return not + value, nil
+	case "~", "~*", "!~", "!~*":
+		expr, err := expression(value, strings.HasSuffix(op, "*"))
+		return not + "~" + expr, err
+	}
+	return "", fmt.Errorf("%q is no comparison", op)
+}
+
+func methodWays(op, value string) ([]way, error) {
+	methods := regexp.MustCompile(`^\^?\(?\??:?([A-Z|]+)\)?\$?$`).FindStringSubmatch(value)
+	if methods == nil {
+		return nil, fmt.Errorf("methods are a list, as in [GET, POST]: %q is another expression", value)
+	}
+	var list []string
+	for _, m := range strings.Split(methods[1], "|") {
+		if m == "" {
+			return nil, errors.New("a method without a name")
+		}
+		if strings.HasPrefix(op, "!") {
+			m = "!" + m
+		}
+		list = append(list, m)
+	}
+	return []way{{when: draft.Map().Set("method", draft.Texts(list...))}}, nil
+}
+
+func pathWays(op, value string, raw bool) ([]way, error) {
+	n := draft.Map()
+	switch op {
+	case "=":
+		path, query, asked := strings.Cut(value, "?")
+		if !strings.HasPrefix(path, "/") || strings.Contains(path, "*") {
+			return nil, errors.New("write the path and the query as path and query of a rule")
+		}
+		if asked {
+			parameters, err := parametersOf(query)
+			if err != nil {
+				return nil, err
+			}
+			n.Set("query", parameters)
+		}
+		return []way{{when: exactly(n, path)}}, nil
+	case "~", "~*":
+		expr, err := expression(value, op == "~*")
+		if err != nil {
+			return nil, err
+		}
+		for _, end := range []string{`(\?|$)`, `(?:\?|$)`, `(\?.*)?$`, `(?:\?.*)?$`} {
+			if rest, is := strings.CutSuffix(expr, end); is {
+				expr = rest + "$" // a path has no query here
+			}
+		}
+		query := regexp.MustCompile(`\.[*+]\)?\$?$`).MatchString(expr) && raw
+		if strings.Contains(expr, `\?`) || strings.Contains(expr, "=") {
+			return nil, errors.New("the expression is about the query, too: write path or regex, and query")
+		}
+		partly := ""
+		if bare := strings.TrimPrefix(expr, "(?i)"); raw && (!strings.HasPrefix(bare, "^") || regexp.MustCompile(`\.[*+]\)?[^)$]`).MatchString(bare)) {
+			partly = "it looks at the path alone: what it looks for in queries passes. Write a rule with query for those"
+		}
+		return []way{{when: n.Set("regex", draft.Verbatim(expr)), expr: expr, query: query, partly: partly}}, nil
+	}
+	return nil, errors.New("a path is compared by = or ~: for what does not match, put a rule for what does before it")
+}
+
+// parametersOf are the conditions for a query.
+func parametersOf(query string) (*draft.Node, error) {
+	n := draft.Map()
+	for pair := range strings.SplitSeq(query, "&") {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok || name == "" || n.Get(name) != nil || strings.ContainsAny(pair, "%+$") {
+			return nil, fmt.Errorf("write the parameters of ?%s as query of a rule", query)
+		}
+		v, err := conditionValue("=", value)
+		if err != nil {
+			return nil, err
+		}
+		n.Set(name, draft.Verbatim(v))
+	}
+	return n.Flow(), nil
+}
+
+// hostWays are conditions on the host. Those that name hosts of the site by an
+// expression are written for each.
+func (t *site) hostWays(op, value string) ([]way, error) {
+	switch op {
+	case "=":
+		return []way{{when: draft.Map().Set("host", draft.Texts(strings.ToLower(value)))}}, nil
+	case "!=":
+		v := `!~(?i)^` + regexp.QuoteMeta(value) + `\.?(:[0-9]+)?$`
+		return []way{{when: draft.Map().Set("header", draft.Map().Set("Host", draft.Verbatim(v)).Flow())}}, nil
+	case "~", "~*":
+		expr, err := expression(value, true)
+		if err != nil {
+			return nil, err
+		}
+		re := regexp.MustCompile(expr)
+		var ways []way
+		for _, name := range t.server.names {
+			if m := re.FindStringSubmatch(name); m != nil && !strings.HasPrefix(name, "*") {
+				ways = append(ways, way{when: draft.Map().Set("host", draft.Texts(name)), groups: m})
+			}
+		}
+		if len(ways) == 0 {
+			return []way{{when: draft.Map().Set("header", draft.Map().Set("Host", draft.Verbatim("~"+expr)).Flow())}}, nil
+		}
+		return ways, nil
+	case "!~", "!~*":
+		v, err := conditionValue(op, value)
+		return []way{{when: draft.Map().Set("header", draft.Map().Set("Host", draft.Verbatim(v)).Flow())}}, err
+	}
+	return nil, errors.New("hosts are compared by = or ~")
+}
+
+// holds reports whether a value of a map makes a condition true.
+func holds(v, op, value string) bool {
+	switch op {
+	case "=":
+		return v == value
+	case "!=":
+		return v != value
+	}
+	return v != "" && v != "0"
+}
+
+// mostEntries bounds the rules that one map becomes.
+const mostEntries = 500
+
+// mapWays are the entries of a map for which a condition holds.
+func (t *site) mapWays(m *nginxconf.Directive, op, value string) (ways []way, err error) {
+	if len(m.Block) > mostEntries {
+		return nil, fmt.Errorf("the map has more than %d entries", mostEntries)
+	}
+	source := strings.Trim(m.Arg(0), "${}")
+	if other, ok := t.mapOthers(m, op, value); ok {
+		if ways, err = t.simple(source, "!~", other); err != nil {
+			return nil, err
+		}
+		t.im.used(m)
+		return ways, nil
+	}
+	for _, e := range m.Block {
+		key := e.Name.Text
+		switch {
+		case key == "default":
+			if holds(e.Arg(0), op, value) {
+				return nil, errors.New("the condition holds for all that the map does not name: write rules for what it does before it")
+			}
+			continue
+		case key == "hostnames" || key == "volatile" || key == "include":
+			continue
+		case !holds(e.Arg(0), op, value):
+			continue
+		}
+		op, text := "=", strings.TrimPrefix(key, `\`)
+		if expr, is := strings.CutPrefix(key, "~"); is {
+			op, text = "~", expr
+			if expr, is = strings.CutPrefix(expr, "*"); is {
+				op, text = "~*", expr
+			}
+		}
+		more, err := t.simple(source, op, text)
+		if err != nil {
+			return nil, err
+		}
+		for i := range more {
+			more[i].values = map[string]string{m.Arg(1): e.Arg(0)}
+		}
+		ways = append(ways, more...)
+	}
+	t.im.used(m)
+	if len(ways) == 0 {
+		return nil, errors.New("the map has no entry for which it holds")
+	}
+	return ways, nil
+}
+
+// mapOthers is an expression for all that a map names, where a condition holds for
+// nothing of it and for all else.
+func (t *site) mapOthers(m *nginxconf.Directive, op, value string) (string, bool) {
+	var named []string
+	others := false
+	for _, e := range m.Block {
+		key := e.Name.Text
+		switch {
+		case key == "default":
+			others = holds(e.Arg(0), op, value) && !strings.Contains(e.Arg(0), "$")
+		case key == "hostnames" || key == "volatile" || key == "include" || holds(e.Arg(0), op, value):
+			return "", false
+		case strings.HasPrefix(key, "~*"):
+			named = append(named, "(?i:"+key[2:]+")")
+		case strings.HasPrefix(key, "~"):
+			named = append(named, "(?:"+key[1:]+")")
+		default: // strings are compared without their case
+			named = append(named, "(?i:^"+regexp.QuoteMeta(strings.TrimPrefix(key, `\`))+"$)")
+		}
+	}
+	return strings.Join(named, "|"), others && len(named) > 0
+}
+
+// geo is the block that sets a variable by the client's address.
+func (im *importer) geo(name string, http *scope) *nginxconf.Directive {
+	for _, d := range http.each("geo") {
+		if d.Arg(len(d.Args)-1) == "$"+name && (len(d.Args) == 1 || d.Arg(0) == "$remote_addr") {
+			return d
+		}
+	}
+	return nil
+}
+
+// geoWays are the networks for which a condition holds.
+func (t *site) geoWays(m *nginxconf.Directive, op, value string) ([]way, error) {
+	var yes, no []string
+	rest := ""
+	for _, e := range m.Block {
+		switch {
+		case e.Name.Text == "default":
+			rest = e.Arg(0)
+		case holds(e.Arg(0), op, value):
+			yes = append(yes, e.Name.Text)
+		default:
+			no = append(no, "!"+e.Name.Text)
+		}
+		if _, err := netip.ParsePrefix(e.Name.Text); err != nil && e.Name.Text != "default" {
+			if _, err := netip.ParseAddr(e.Name.Text); err != nil {
+				return nil, fmt.Errorf("%q is no network", e.Name.Text)
+			}
+		}
+	}
+	list := yes
+	if holds(rest, op, value) {
+		list = no
+		if len(yes) > 0 && len(no) > 0 {
+			return nil, errors.New("networks within others have another answer: write rules for them in turn")
+		}
+	}
+	if len(list) == 0 {
+		return nil, errors.New("it holds for no network")
+	}
+	t.im.used(m)
+	return []way{{when: draft.Map().Set("address", draft.Texts(list...))}}, nil
+}

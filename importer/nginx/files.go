@@ -1,0 +1,192 @@
+package nginx
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"millrace/importer/draft"
+	"millrace/importer/nginxconf"
+)
+
+// static translates a location that serves files.
+func (t *site) static(l *location) *draft.Node {
+	node := draft.Map()
+	static := draft.Map()
+	root, ok := t.folder(l)
+	if !ok {
+		return nil
+	}
+	static.Set("root", draft.Text(root))
+	if d := l.last("index"); d != nil {
+		t.im.used(d)
+		if names := withoutPHP(d.Texts()); len(names) > 0 && !slices.Equal(names, []string{"index.html"}) {
+			static.Set("index", draft.Texts(names...))
+		}
+	}
+	if value, ok := t.cacheControl(l); ok {
+		static.Set("cache_control", value)
+	}
+	if d := l.last("gzip"); d != nil && d.Arg(0) == "off" {
+		t.im.used(d)
+		static.Set("no_compress", draft.Number(true))
+	}
+	if d := l.last("autoindex"); d != nil && d.Arg(0) == "on" {
+		t.im.used(d)
+		static.Set("listing", draft.Number(true))
+	}
+	for _, d := range l.each("types") {
+		t.im.leave(d, "content types go by the files' names: rename the files, or put Content-Disposition into the links (download)")
+	}
+	node.Set("static", static.Flow())
+	t.try(l, node)
+	return node
+}
+
+// withoutPHP is an index without scripts, which php looks for itself.
+func withoutPHP(names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(n string) bool {
+		return strings.HasSuffix(n, ".php") || strings.ContainsAny(n, "$/") || n == ""
+	})
+}
+
+// folder is the root of a location as its route has it: a route that ends in a
+// slash takes its path away.
+func (t *site) folder(l *location) (string, bool) {
+	if owner := l.aliased(); owner != nil {
+		d := owner.own("alias")
+		t.im.used(d)
+		inner := strings.TrimPrefix(l.path, owner.path) // of a location within that
+		switch {
+		case strings.Contains(d.Arg(0), "$") || !owner.isPrefix() && owner != l || l.kind == regexLocation || l.kind == namedLocation || l.inExpression() || l.odd():
+			t.im.leave(d, "an alias with captures: write a rule that rewrites the path, and a static route")
+			return "", false
+		case l.kind == exactLocation:
+			file := d.Arg(0) + inner
+			if strings.HasSuffix(file, l.path) {
+				return strings.TrimSuffix(file, l.path), true
+			}
+			respond := draft.Map().Set("file", draft.Text(t.im.root(file))).Flow()
+			t.answers(l, draft.Map().Set("respond", respond).Flow())
+			return "", false
+		}
+		if !strings.HasSuffix(l.path, "/") {
+			t.im.standard(l.block, "the path covers the folder, not other names that begin like it")
+		}
+		return t.im.root(d.Arg(0) + inner), true
+	}
+	d := l.last("root")
+	root := t.im.root("html")
+	if d != nil {
+		text, err := template(d.Arg(0), nil, t.server.values)
+		if err != nil {
+			t.im.leave(d, "a folder's name has no variables: write a site for each")
+			return "", false
+		}
+		t.im.used(d)
+		root = t.im.root(text)
+	}
+	if strings.HasSuffix(l.key, "/") && l.key != "/" {
+		inner := path.Join(root, l.key)
+		if t.im.options.IsDir(inner) || !t.im.options.IsDir(root) {
+			return inner, true
+		}
+		// The folder is not there (yet): a name takes nothing away from the path.
+		l.key, l.first = "@"+strings.ReplaceAll(strings.Trim(l.path, "/"), "/", "-"), true
+	}
+	return root, true
+}
+
+// aliased is the location whose alias holds in this one: the nearest with an alias, if
+// none nearer has a root; nil if there is none.
+func (l *location) aliased() *location {
+	for at := l; at != nil; at = at.outer {
+		switch {
+		case at.own("alias") != nil:
+			return at
+		case at.own("root") != nil:
+			return nil
+		}
+	}
+	return nil
+}
+
+func (im *importer) root(dir string) string {
+	if !path.IsAbs(dir) {
+		dir = path.Join(im.options.Prefix, dir)
+	}
+	return path.Clean(dir)
+}
+
+// try translates try_files, or an if that does the same.
+func (t *site) try(l *location, node *draft.Node) {
+	d := l.own("try_files")
+	if l.block == nil {
+		d = t.server.own("try_files")
+	}
+	if d == nil {
+		fallback := cmp.Or(l.fallback, t.missingLeadsTo(l))
+		if fallback == "" && l.path == "/" {
+			fallback = t.fallback
+		}
+		if fallback != "" {
+			node.Set("try", draft.Texts("{path}", "{path}/", fallback))
+		}
+		return
+	}
+	t.im.used(d)
+	list, err := t.tries(d)
+	if err != nil {
+		t.im.leave(d, err.Error())
+		return
+	}
+	if slices.Equal(list, []string{"{path}", "{path}/", "=404"}) {
+		return // that is what static does
+	}
+	node.Set("try", draft.Texts(list...))
+}
+
+func (t *site) tries(d *nginxconf.Directive) (list []string, err error) {
+	for i, text := range d.Texts() {
+		last := i == len(d.Args)-1
+		if last {
+			if status, is := strings.CutPrefix(text, "="); is {
+				if !slices.Contains([]string{"403", "404", "410"}, status) {
+					return nil, fmt.Errorf("try ends with =403, =404 or =410: use a route that answers %s", status)
+				}
+				return append(list, text), nil
+			}
+			if script := t.rewritten(text); script != "" {
+				text = script
+			}
+			if strings.HasPrefix(text, "@") {
+				return append(list, text), nil
+			}
+			if script, is := strings.CutSuffix(text, ".php$request_uri"); is {
+				text = script + ".php$uri" // the query stays as it is
+			}
+			for _, query := range []string{"$is_args$args", "?$args", "?$query_string", "$is_args$query_string", "?$is_args$args"} {
+				text = strings.TrimSuffix(text, query) // the query stays as it is
+			}
+		}
+		text = strings.ReplaceAll(text, "$document_root", "")
+		out, err := template(text, map[string]string{"uri": "{path}", "document_uri": "{path}", "host": "{host}"}, t.server.values)
+		if err != nil || strings.Contains(out, "?") && !last {
+			return nil, fmt.Errorf("write try with {path} and paths of the site: %s cannot be", text)
+		}
+		if before, query, has := strings.Cut(out, "?"); has {
+			if before != "/index.php" {
+				return nil, fmt.Errorf("try has no query: write a rule that rewrites to %s?%s", before, query)
+			}
+			t.im.leave(d, fmt.Sprintf("the query %q is not added: applications with a front controller read the path itself (REQUEST_URI)", query))
+			out = before
+		}
+		if !strings.HasPrefix(out, "/") && !strings.HasPrefix(out, "{path}") {
+			out = "/" + out
+		}
+		list = append(list, out)
+	}
+	return list, nil
+}

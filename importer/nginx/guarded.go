@@ -1,0 +1,135 @@
+package nginx
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"millrace/importer/draft"
+	"millrace/importer/nginxconf"
+)
+
+// guardedPHP leads what is not there to a front controller that has guards of its
+// own: nginx looks for a location anew with the script's path, and so comes to the
+// one for PHP. try finds no expressions, so it names a route that has the same
+// guards.
+func (t *site) guardedPHP() {
+	for _, l := range t.locations {
+		if l.node == nil || l.node.Get("static") == nil || l.node.Get("php") != nil {
+			continue
+		}
+		var list []string
+		if try := l.node.Get("try"); try != nil {
+			try.Each(func(n *draft.Node, _ []string) { list = append(list, n.Plain()) })
+		}
+		script := "/index.php"
+		if l.kind == prefixLocation || l.kind == caretLocation {
+			script = path.Join(l.path, "index.php") // of the folder
+		}
+		switch {
+		case len(list) > 0:
+			if script = list[len(list)-1]; !strings.HasSuffix(strings.TrimSuffix(script, "{path}"), ".php") || !strings.HasPrefix(script, "/") {
+				continue
+			}
+		case !slices.Contains(l.last("index").Texts(), "index.php"):
+			continue
+		}
+		php := t.scriptAt(strings.TrimSuffix(script, "{path}"))
+		if php == nil || !sameRoot(php, l) {
+			continue
+		}
+		if len(php.rules) > 0 { // they are for its own paths alone
+			t.im.leave(php.block, "what leads to "+script+" from elsewhere answers 404: its rules are not for it. Write them for those paths, and a route for try")
+			continue
+		}
+		if len(list) == 0 { // a folder's script
+			l.node.Set("try", draft.Texts("{path}", php.key))
+			continue
+		}
+		list[len(list)-1] = t.frontRoute(php, script)
+		l.node.Set("try", draft.Texts(list...))
+	}
+}
+
+// keepsOut reports whether nginx asks something of clients in a location, or in one
+// within it, before it answers.
+func (t *site) keepsOut(l *location) bool {
+	for _, name := range []string{"auth_basic", "auth_request", "auth_jwt", "secure_link"} {
+		if d := l.last(name); d != nil && d.Arg(0) != "off" {
+			return true
+		}
+	}
+	list := l.all("allow", "deny")
+	return l.internal() != nil || slices.ContainsFunc(list, func(d *nginxconf.Directive) bool { return d.Name.Text == "deny" }) || slices.ContainsFunc(l.list, keepsClientsOut)
+}
+
+// keepsClientsOut reports whether a line, or one in its block, keeps clients out.
+func keepsClientsOut(d *nginxconf.Directive) bool {
+	switch d.Name.Text {
+	case "deny", "internal", "limit_except", "auth_basic", "auth_request", "auth_jwt", "secure_link", "access_by_lua_block", "access_by_lua_file", "js_access":
+		return d.Arg(0) != "off"
+	case "return":
+		return refuses(d)
+	}
+	return slices.ContainsFunc(d.Block, keepsClientsOut)
+}
+
+// scriptAt is the location with an expression that nginx runs a script by, if
+// that has a route of its own; nil: something else answers, or none does.
+func (t *site) scriptAt(script string) *location {
+	for _, l := range t.locations {
+		switch {
+		case l.kind == exactLocation && l.covers(script), l.kind == caretLocation && l.covers(script):
+			return nil // the path leads there
+		}
+	}
+	for _, l := range t.locations {
+		if l.kind != regexLocation || !l.covers(script) {
+			continue
+		}
+		if l.node == nil || l.node.Get("php") == nil || !strings.HasPrefix(l.key, "@") {
+			return nil
+		}
+		return l
+	}
+	return nil
+}
+
+// frontRoute is the route of a location for PHP in which a script answers for
+// what is not there.
+func (t *site) frontRoute(php *location, script string) string {
+	front := *php
+	name, withPath := strings.CutSuffix(script, "{path}")
+	front.key = php.key + "-front" + strings.TrimPrefix(strings.ReplaceAll(strings.TrimSuffix(name, ".php"), "/", "-"), "-index")
+	if withPath {
+		front.key += "-path"
+	}
+	if t.routes[front.key] != nil {
+		return front.key
+	}
+	node := php.node.Clone()
+	node.Get("php").Set("front", draft.Text(strings.TrimPrefix(script, "/")))
+	t.route(&front, node, "what is not there: nginx looks for "+script+" anew")
+	return front.key
+}
+
+// withLineFeeds is a list of rules with one for paths that end in a line feed: the $ of
+// nginx's expressions matches before that, too, and that of RE2 at the end alone. Nobody
+// has files like that.
+func (t *site) withLineFeeds(rules *draft.Node) *draft.Node {
+	dollar := false
+	rules.Each(func(n *draft.Node, _ []string) {
+		for _, key := range []string{"regex", "within", "except"} {
+			if v := n.Get(key); v != nil {
+				dollar = dollar || strings.Contains(v.Plain()+v.String(), "$")
+			}
+		}
+	})
+	if !dollar || !slices.ContainsFunc(t.locations, t.keepsOut) && !slices.ContainsFunc(t.server.list, keepsClientsOut) {
+		return rules
+	}
+	all := draft.List()
+	all.Add(draft.Map().Set("regex", draft.Verbatim(`\n$`)).Set("deny", draft.Map().Set("status", draft.Number(404)).Flow()).Flow(), "nginx's $ also matches before a line feed")
+	rules.Each(func(n *draft.Node, comment []string) { all.Add(n, comment...) })
+	return all
+}

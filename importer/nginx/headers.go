@@ -1,0 +1,101 @@
+package nginx
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"millrace/importer/draft"
+)
+
+// usual is a text in which the variables of maps have the value that the map gives
+// where there is nothing to look up.
+func (t *site) usual(text string) string {
+	for name, m := range t.im.maps {
+		value := ""
+		for _, e := range m.Block {
+			if e.Name.Text == "default" && value == "" {
+				value = e.Arg(0)
+			}
+		}
+		for _, e := range m.Block {
+			if e.Name.Text == "" {
+				value = e.Arg(0)
+			}
+		}
+		if !strings.Contains(value, "$") && !strings.Contains(value, "~") {
+			before := text
+			if text = regexp.MustCompile(`\$(?:`+regexp.QuoteMeta(name)+`\b|\{`+regexp.QuoteMeta(name)+`\})`).ReplaceAllLiteralString(text, value); text != before {
+				t.im.used(m)
+			}
+		}
+	}
+	return text
+}
+
+// headers translates the fields that answers get and lose.
+func (t *site) headers(l *location, node *draft.Node) {
+	always, good, remove := draft.Map(), draft.Map(), []string{}
+	passes := node.Get("proxy") != nil || node.Get("cache") != nil
+	if d := l.last("expires"); passes && d != nil && !strings.HasPrefix(d.Arg(0), "$") {
+		if value := t.lifetime(l); value != "" {
+			good.Child("set").Flow().Set("Cache-Control", draft.Text(value))
+		}
+	}
+	for _, d := range l.all("add_header") {
+		name, value := d.Arg(0), d.Arg(1)
+		lower := strings.ToLower(name)
+		switch {
+		case lower == "cache-control" && (node.Get("static") != nil || good.Get("set").Get("Cache-Control") != nil) && !strings.Contains(value, "$"), lower == "content-type":
+			continue // of the files, with expires, and of the text of return
+		case strings.Contains(value, "$upstream_cache_status"):
+			t.im.standard(d, "Cache-Status says what the cache did")
+			continue
+		case lower == "alt-svc":
+			t.im.standard(d, "tls.http3 says where HTTP/3 is spoken")
+			continue
+		}
+		text, err := t.headerText(value)
+		if usual := t.usual(value); err != nil && usual != value {
+			text, err = t.headerText(usual)
+			t.im.leave(d, fmt.Sprintf("it is %q in all answers, whatever the map says: a rule with the map's condition leads to a route with another", usual))
+		}
+		if err != nil || text == "" {
+			t.im.leave(d, fmt.Sprintf("write it into headers (docs/routes.md): %v", err))
+			continue
+		}
+		t.im.used(d)
+		to := good
+		if d.Arg(2) == "always" {
+			to = always
+		}
+		kind := "set"
+		if lower == "set-cookie" || lower == "link" || lower == "vary" {
+			kind = "add"
+		}
+		to.Child(kind).Flow().Set(name, draft.Text(text))
+	}
+	for name, hides := range map[string]bool{"proxy_hide_header": passes, "fastcgi_hide_header": node.Get("php") != nil} {
+		for _, d := range l.all(name) {
+			if hides {
+				remove = append(remove, d.Arg(0))
+				t.im.used(d)
+			}
+		}
+	}
+	rules := draft.Map()
+	if len(remove) > 0 {
+		rules.Set("remove", draft.Texts(remove...))
+	}
+	always.CopyTo(rules)
+	if good.Len() > 0 { // nginx leaves errors without it
+		when := draft.List()
+		rule := draft.Map().Set("status", draft.Texts("2xx", "3xx"))
+		good.CopyTo(rule)
+		when.Add(rule.Flow())
+		rules.Set("when", when.Flow())
+	}
+	if rules.Len() > 0 {
+		node.Set("headers", rules)
+	}
+}

@@ -1,0 +1,502 @@
+package nginx
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"millrace/importer/draft"
+	"millrace/importer/nginxconf"
+)
+
+// location translates what answers a location, and the rules before it.
+func (t *site) location(l *location) {
+	if t.rewriteAlone(l) {
+		return
+	}
+	if t.shadowed(l) {
+		t.onlyInner(l)
+		return
+	}
+	if t.isAsked(l) {
+		return
+	}
+	if d := l.internal(); d != nil {
+		if !t.isErrorPage(l) {
+			t.internal(l)
+			return
+		}
+		t.im.used(d) // the page is shown with an error, which asks no rule
+		l.rules = append(l.rules, ruleDraft{node: denied(404).On(l.match()), comment: d.At()})
+	}
+	t.limitExcept(l)
+	if l.block != nil {
+		if answer := t.phase(l.scope, l); answer != nil {
+			t.names(l)
+			for _, d := range l.list {
+				if d.Name.Text == "allow" || d.Name.Text == "deny" {
+					t.im.standard(d, "nginx never comes to it: the location returns before")
+				}
+			}
+			t.answers(l, answer)
+			return
+		}
+	}
+	if t.indexAlone(l) {
+		return
+	}
+	access, closed := t.access(l)
+	if closed && !t.passwordDoes(l) {
+		t.answers(l, denied(403))
+		return
+	}
+	if l.moved != nil && (access != nil || t.keepsOut(l)) {
+		t.im.leave(l.moved, "the location answers for the path that this makes, with what it asks of clients: write a route that rewrites it (docs/routes.md)")
+		l.rules = slices.DeleteFunc(l.rules, func(r ruleDraft) bool { return r.node.Get("rewrite") != nil })
+		t.answers(l, lost())
+		t.leaveWhole(l)
+		return
+	}
+	if t.insideAlias(l) {
+		return
+	}
+	t.subrequests(l)
+	node := t.job(l)
+	t.names(l)
+	if l.kind == namedLocation && slices.ContainsFunc(l.rules, func(r ruleDraft) bool { return r.node.Get("rewrite") == nil }) {
+		node = nil // no rule is for a route with a name
+		t.im.leave(l.block, "rules come before named routes: what it says of addresses and methods must be said above")
+	}
+	switch {
+	case node != nil:
+		t.guard(l, node, access)
+		t.routeOptions(l, node)
+		t.route(l, node)
+	case l.node != nil: // it is a route already
+		t.guard(l, l.node, access)
+	case !l.whole: // another location, maybe a more open one, must not answer instead
+		t.answers(l, lost())
+		t.leaveWhole(l)
+	}
+}
+
+// onlyInner is for a prefix that has another of the same path within it: it never
+// answers itself.
+func (t *site) onlyInner(l *location) {
+	for _, d := range l.list {
+		if d.Name.Text != "location" {
+			t.im.standard(d, "nginx never comes to it: the location of the same path within this one answers")
+		}
+	}
+}
+
+// passes reports whether a location passes requests on: nginx leads to its path with the
+// slash at the end from the one without.
+func (l *location) passes() bool {
+	return slices.ContainsFunc([]string{"proxy_pass", "grpc_pass", "fastcgi_pass", "uwsgi_pass", "scgi_pass", "memcached_pass"}, func(name string) bool { return l.own(name) != nil })
+}
+
+// names is for paths that begin like a location's but are no folder below it: where
+// nginx asks something of clients for them, another location must not answer instead.
+func (t *site) names(l *location) {
+	if !l.isPrefix() || l.path == "/" || l.loose() || l.odd() || l.inExpression() {
+		return
+	}
+	folder, is := strings.CutSuffix(l.path, "/")
+	if !is {
+		if t.keepsOut(l) {
+			n := draft.Map().Set("path", draft.Text(l.path+"**")).Set("except", draft.Texts(l.path+"/"))
+			l.rules = append(l.rules, ruleDraft{node: denied(404).On(n), comment: l.block.At() + ": other names that begin like the folder"})
+		}
+		return
+	}
+	o, _ := t.find(nil, folder)
+	answers := strings.HasPrefix(strings.Join(l.own("return").Texts(), ""), "2")
+	if o == nil || o.kind == exactLocation || !t.keepsOut(o) && (!answers || o.passes()) {
+		return
+	}
+	n := draft.Map().Set("path", draft.Text(folder))
+	switch {
+	case l.own("return") != nil:
+		n = denied(404).On(n)
+	case l.passes():
+		n.Set("redirect", draft.Map().Set("to", draft.Text(l.path)).Set("status", draft.Number(301)).Flow())
+	default:
+		return // files: the client is sent to the folder's own path
+	}
+	l.apart = append(l.apart, ruleDraft{node: n, comment: l.block.At() + ": the same path without its slash"})
+}
+
+// leaveWhole lists a location as one line: what is in it went with it.
+func (t *site) leaveWhole(l *location) {
+	if l.block == nil {
+		return
+	}
+	var reasons []string
+	for _, d := range l.list {
+		if note := t.im.fates[d]; note.Outcome == draft.Untranslated {
+			reasons = append(reasons, strings.TrimSuffix(d.String(), ";")+": "+note.Why)
+		}
+	}
+	t.im.leave(l.block, "it answers 501 until you have written it: "+cmp.Or(strings.Join(unique(reasons), "; "), "see docs/config.md for what there is"))
+}
+
+// indexAlone reports whether a location is for the index of a folder and says nothing
+// of how that is answered: nginx looks for a location anew with the index's own path,
+// and here the folder's route has it.
+func (t *site) indexAlone(l *location) bool {
+	if l.kind != exactLocation || !strings.HasSuffix(l.path, "/") || !slices.ContainsFunc(t.locations, func(o *location) bool {
+		return o.kind == prefixLocation && o.covers(l.path) && o.own("alias") == nil && o.own("proxy_pass") == nil
+	}) {
+		return false
+	}
+	for _, d := range l.list {
+		if !slices.Contains([]string{"if", "rewrite", "break", "set", "access_log", "log_not_found", "error_log"}, d.Name.Text) {
+			return false
+		}
+	}
+	t.im.standard(l.block, "the index of the folder is the same by the folder's own route")
+	return true
+}
+
+// passwordNeeded reports whether nobody comes in without a password.
+func (t *site) passwordNeeded(l *location) bool {
+	auth, satisfy := l.last("auth_basic"), l.last("satisfy")
+	return auth != nil && auth.Arg(0) != "off" && (satisfy == nil || satisfy.Arg(0) != "any")
+}
+
+// passwordDoes reports whether a password alone lets clients in.
+func (t *site) passwordDoes(l *location) bool {
+	d, auth := l.last("satisfy"), l.last("auth_basic")
+	return d != nil && d.Arg(0) == "any" && auth != nil && auth.Arg(0) != "off"
+}
+
+// either makes a password needless for the addresses that are let in.
+func (t *site) either(l *location, node *draft.Node) {
+	d := l.last("satisfy")
+	if d == nil || d.Arg(0) != "any" {
+		t.im.standard(d, "an address and a password are both required")
+		return
+	}
+	auth, access := node.Get("auth"), node.Get("access")
+	switch {
+	case auth == nil || len(l.all("allow", "deny")) == 0:
+		t.im.standard(d, "there is one thing to satisfy alone")
+	case access == nil && t.passwordDoes(l) && len(l.all("allow")) == 0:
+		t.im.used(d)
+	case access == nil || access.Get("allow") == nil || access.Get("deny") != nil:
+		t.im.leave(d, "an address and a password are both required here, where nginx took either: write the addresses into auth.except")
+	default:
+		t.im.used(d)
+		auth.Set("except", access.Get("allow"))
+		node.Remove("access")
+	}
+}
+
+// guard enters who may ask, and how often.
+func (t *site) guard(l *location, node, access *draft.Node) {
+	if access != nil {
+		node.Set("access", access)
+	}
+	t.rateLimit(l, node)
+}
+
+// answers enters a location that answers by itself: as a rule where captures
+// may be used, else as a route.
+func (t *site) answers(l *location, answer *draft.Node) {
+	if l.kind == regexLocation {
+		n := l.match()
+		answer.CopyTo(n)
+		comment := l.block.At()
+		if slices.ContainsFunc(l.block.Texts(), func(s string) bool { return strings.Contains(s, ahead) }) {
+			comment += ": " + l.block.String() + ", without looking ahead"
+		}
+		l.rules = append(l.rules, ruleDraft{node: n, comment: comment})
+		l.whole = true
+		return
+	}
+	t.routeOptions(l, answer)
+	t.route(l, answer)
+}
+
+// internal is the line that keeps clients out of a location; those within it have it, too.
+func (l *location) internal() *nginxconf.Directive {
+	for at := l; at != nil; at = at.outer {
+		if d := at.own("internal"); d != nil {
+			return d
+		}
+	}
+	return nil
+}
+
+// internal is for a location that no client may ask for.
+func (t *site) internal(l *location) {
+	d := l.internal()
+	t.im.standard(d, "what is internal has the status 404 for clients")
+	if l.kind != regexLocation {
+		t.im.leave(d, "an upstream cannot send the client to internal files (X-Accel-Redirect): nobody gets them. Let the application send them")
+	}
+	if l.kind == regexLocation && l.own("fastcgi_pass") != nil && t.php == nil {
+		t.php = l
+	}
+	if folder, is := strings.CutSuffix(l.path, "/"); is && folder != "" && l.passes() {
+		n := draft.Map().Set("path", draft.Text(folder)) // nginx leads from there to the path with a slash
+		l.apart = append(l.apart, ruleDraft{node: denied(404).On(n), comment: l.block.At()})
+	}
+	t.answers(l, denied(404))
+}
+
+func denied(status int) *draft.Node {
+	deny := draft.Map().Flow()
+	if status != 403 {
+		deny.Set("status", draft.Number(status))
+	}
+	return draft.Map().Set("deny", deny).Flow()
+}
+
+func (t *site) isErrorPage(l *location) bool {
+	return l.kind == namedLocation || slices.ContainsFunc(t.im.all(t.server.scope, "error_page"), func(d *nginxconf.Directive) bool {
+		return strings.HasPrefix(d.Arg(len(d.Args)-1), "/") && l.covers(d.Arg(len(d.Args)-1))
+	})
+}
+
+// all are the directives of a name in a block and all within it.
+func (im *importer) all(s *scope, name string) (found []*nginxconf.Directive) {
+	var walk func([]*nginxconf.Directive)
+	walk = func(list []*nginxconf.Directive) {
+		for _, d := range list {
+			if d.Name.Text == name {
+				found = append(found, d)
+			}
+			walk(d.Block)
+		}
+	}
+	walk(s.list)
+	return append(found, s.parent.each(name)...)
+}
+
+// limitExcept translates methods that only some may use.
+func (t *site) limitExcept(l *location) {
+	for _, d := range l.each("limit_except") {
+		inner := &scope{list: d.Block}
+		if len(inner.each("deny")) != 1 || len(inner.each("allow")) > 0 {
+			t.close(d, "write a rule with the methods and addresses: {method: [\"!GET\"], deny: {}}. The site answers 403 until its first rule is removed")
+			continue
+		}
+		t.im.used(d)
+		t.im.used(d.Block...)
+		var methods []string
+		for _, m := range d.Texts() {
+			methods = append(methods, "!"+m)
+			if m == "GET" {
+				methods = append(methods, "!HEAD")
+			}
+		}
+		n := l.match().Set("method", draft.Texts(methods...))
+		denied(403).CopyTo(n)
+		l.rules = append(l.rules, ruleDraft{node: n, comment: d.At()})
+	}
+}
+
+// subrequests are questions to others whether a client may come in.
+func (t *site) subrequests(l *location) {
+	t.authRequest(l)
+	for _, name := range []string{"auth_jwt", "access_by_lua_block", "access_by_lua_file", "secure_link", "secure_link_md5", "js_access"} {
+		d := l.last(name)
+		if d != nil && d.Arg(0) != "off" {
+			t.close(d, "no other server is asked whether a client may come in: let the application decide. The site answers 403 until its first rule is removed")
+		}
+	}
+	for at := l.scope; at != nil; at = at.parent {
+		for _, d := range at.list {
+			if d.Name.Text == "access_by_lua_block" {
+				t.close(d, "no scripts run in the server: let the application decide. The site answers 403 until its first rule is removed")
+			}
+		}
+	}
+}
+
+// job translates what answers, nil for what cannot be.
+func (t *site) job(l *location) *draft.Node {
+	for _, name := range []string{"uwsgi_pass", "scgi_pass", "memcached_pass", "content_by_lua_block", "content_by_lua_file", "js_content", "perl", "empty_gif", "stub_status"} {
+		d := l.own(name)
+		if d == nil {
+			for _, b := range l.each(name) {
+				d = b
+			}
+		}
+		if d == nil {
+			continue
+		}
+		t.im.leave(d, notAJob(name))
+		return nil
+	}
+	switch {
+	case l.own("proxy_pass") != nil:
+		return t.proxy(l, l.own("proxy_pass"))
+	case l.own("grpc_pass") != nil:
+		return t.proxy(l, l.own("grpc_pass"))
+	case l.own("fastcgi_pass") != nil:
+		return t.fastcgi(l)
+	}
+	return t.static(l)
+}
+
+// lost answers for a location that was not carried over.
+func lost() *draft.Node {
+	return draft.Map().Set("respond", draft.Map().Set("status", draft.Number(501)).Set("text", draft.Text("not carried over")).Flow()).Flow()
+}
+
+func notAJob(name string) string {
+	switch name {
+	case "uwsgi_pass", "scgi_pass":
+		return "let the application speak HTTP (uwsgi: http-socket, or gunicorn) and write proxy: http://host:port"
+	case "stub_status":
+		return "metrics are on the admin listener: see docs/monitoring.md"
+	case "memcached_pass":
+		return "answers from memory are a cache route: see docs/cache.md"
+	}
+	return "put it into the application, and pass the path on with proxy"
+}
+
+// routeOptions translates the directives that go with any job: auth_basic, error_page,
+// add_header, client_max_body_size, access_log.
+func (t *site) routeOptions(l *location, node *draft.Node) {
+	if node.Get("deny") == nil && t.passwords(l, node) {
+		t.im.used(l.last("auth_basic"), l.last("auth_basic_user_file"))
+	}
+	t.either(l, node)
+	if errors := t.errors(l, node); errors.Len() > 0 {
+		node.Set("errors", errors.Flow())
+		t.intercepts(l, node)
+	}
+	t.headers(l, node)
+	t.bodySize(l, node)
+	if d := l.last("access_log"); d != nil && d.Arg(0) == "off" && (l.own("access_log") != nil || t.server.own("access_log") == d) {
+		t.im.used(d)
+		node.Set("no_log", draft.Number(true))
+	}
+	if d := l.own("access_log"); d != nil && d.Arg(0) != "off" {
+		t.im.standard(d, "there is one access log for all sites; its lines have the host with format: json")
+	}
+}
+
+func (t *site) passwords(l *location, node *draft.Node) bool {
+	d, file := l.last("auth_basic"), l.last("auth_basic_user_file")
+	if l.authURL != "" {
+		l.asks(node)
+		return d != nil // it is off
+	}
+	if d == nil {
+		return false
+	}
+	if d.Arg(0) == "off" {
+		return true
+	}
+	if file == nil || strings.Contains(file.Arg(0)+d.Arg(0), "$") {
+		t.close(d, "name a file of passwords in auth (see docs/routes.md). The site answers 403 until its first rule is removed")
+		return false
+	}
+	auth := draft.Map().Set("realm", draft.Text(d.Arg(0))).Set("file", draft.Text(t.im.path(file.Arg(0))))
+	if l.userField != "" {
+		auth.Set("user_header", draft.Text(l.userField))
+	}
+	node.Set("auth", auth.Flow())
+	return true
+}
+
+// bodySize translates client_max_body_size where it is not of all sites.
+func (t *site) bodySize(l *location, node *draft.Node) {
+	d := l.last("client_max_body_size")
+	if d == nil {
+		return
+	}
+	v, ok := size(d.Arg(0))
+	switch {
+	case !ok:
+		t.im.leave(d, "set body_bytes, as in 10MiB")
+		return
+	case strings.TrimLeft(v, "0") == "B" || strings.HasPrefix(v, "0"):
+		v = "1024GiB" // 0 is no bound in nginx
+	}
+	t.im.used(d)
+	if slices.Contains(l.list, d) || slices.Contains(t.server.list, d) || l.outer != nil && slices.Contains(l.outer.list, d) {
+		if node.Get("body_bytes") != nil {
+			return
+		}
+		if slices.ContainsFunc([]string{"proxy", "cache", "php", "try"}, func(k string) bool { return node.Get(k) != nil }) || t.php != nil {
+			node.Set("body_bytes", draft.Number(v))
+		}
+		return
+	}
+	t.im.body = v
+}
+
+// errors translates error_page. An application's own answers keep their bodies
+// unless nginx was to look at them.
+func (t *site) errors(l *location, node *draft.Node) *draft.Node {
+	pages := draft.Map()
+	t.im.used(l.last("proxy_intercept_errors"), l.last("fastcgi_intercept_errors"))
+	fallback := t.missingLeadsTo(l)
+	for _, d := range l.all("error_page") {
+		if node.Get("try") != nil && fallback != "" && d.String() == "error_page 404 = "+fallback {
+			t.im.used(d)
+			continue
+		}
+		page, statuses := t.errorPage(d)
+		if page == "" {
+			continue
+		}
+		for _, s := range statuses {
+			if node.Get("try") != nil && s == "404" && strings.HasPrefix(page, "@") {
+				continue
+			}
+			pages.Set(s, draft.Text(page))
+		}
+	}
+	return pages
+}
+
+// intercepts has the pages take the place of an application's answers where nginx does so.
+func (t *site) intercepts(l *location, node *draft.Node) {
+	name := "proxy_intercept_errors"
+	if node.Get("php") != nil {
+		name = "fastcgi_intercept_errors"
+	}
+	if d := l.last(name); d != nil && d.Arg(0) == "on" && node.Get("errors") != nil {
+		node.Set("intercept_errors", draft.Number(true))
+	}
+}
+
+func (t *site) errorPage(d *nginxconf.Directive) (page string, statuses []string) {
+	texts := d.Texts()
+	if len(texts) < 2 {
+		return "", nil
+	}
+	page, statuses = texts[len(texts)-1], texts[:len(texts)-1]
+	if answer := statuses[len(statuses)-1]; strings.HasPrefix(answer, "=") {
+		statuses = statuses[:len(statuses)-1]
+		if slices.Contains(statuses, "401") && len(t.im.all(t.server.scope, "auth_request")) > 0 {
+			t.im.leave(d, "what the asked server answers goes to the client, whose browser follows it: let that server send the redirect to the page for signing in (docs/protection.md)")
+			return "", nil
+		}
+		t.im.leave(d, fmt.Sprintf("the status of an error stays as it is, %s is not sent instead: where a missing file is the application's, write try: ['{path}', '@name']", cmp.Or(strings.TrimPrefix(answer, "="), "the page's")))
+	}
+	if !strings.HasPrefix(page, "/") && !strings.HasPrefix(page, "@") || strings.Contains(page, "$") {
+		t.im.leave(d, "error pages are paths of the site or names of routes: redirect from a page instead")
+		return "", nil
+	}
+	t.im.used(d)
+	if path := t.rewritten(page); path != "" {
+		page = path
+	}
+	for _, s := range statuses {
+		if n, err := strconv.Atoi(s); err != nil || n < 400 || n > 599 || n == 499 || n == 444 || n >= 494 && n <= 497 {
+			t.im.leave(d, "pages are for the statuses 400 to 599 of HTTP: "+s+" is none")
+			return page, nil
+		}
+	}
+	return page, statuses
+}

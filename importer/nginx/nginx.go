@@ -1,0 +1,289 @@
+// Package nginx writes the config of nginx anew for Millrace. Each line of it is
+// translated, replaced by a default, or listed as not carried over with what to
+// do: none is dropped in silence (see [draft.Report]).
+//
+// nginx chooses a location by the exact path, then by the longest prefix that
+// says ^~, then by the first regular expression, then by the longest prefix.
+// Millrace goes through a site's rules in their order and then looks for a
+// route, so what comes before regular expressions in nginx is written as rules
+// where it has to be.
+package nginx
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"millrace/importer/draft"
+	"millrace/importer/nginxconf"
+)
+
+// Options say how paths are to be read.
+type Options struct {
+	Dir    string                 // the folder of the config, for relative files
+	Prefix string                 // nginx's own folder, for a relative root
+	IsDir  func(name string) bool // whether a folder exists; nil: on this machine
+}
+
+// Translate returns the config and what became of each line.
+func Translate(list []*nginxconf.Directive, o Options) (*draft.Node, *draft.Report) {
+	if o.IsDir == nil {
+		o.IsDir = func(name string) bool { info, err := os.Stat(name); return err == nil && info.IsDir() }
+	}
+	im := &importer{options: o, fates: map[*nginxconf.Directive]draft.Note{}, upstreams: map[string]*upstream{}, maps: map[string]*nginxconf.Directive{}, disks: map[string]*draft.Node{}}
+	config := im.top(list)
+	report := &draft.Report{}
+	im.account(list, report)
+	return config, report
+}
+
+// importer is one translation.
+type importer struct {
+	options   Options
+	fates     map[*nginxconf.Directive]draft.Note
+	upstreams map[string]*upstream
+	maps      map[string]*nginxconf.Directive // by the variable that they set
+	servers   []*server
+	disks     map[string]*draft.Node // caches by their folders
+	body      string                 // the largest body of a request on the level of http
+}
+
+// used marks a line as translated, unless something about it was left.
+func (im *importer) used(list ...*nginxconf.Directive) {
+	for _, d := range list {
+		if d != nil && im.fates[d].Outcome != draft.Untranslated {
+			im.fates[d] = draft.Note{Outcome: draft.Translated}
+		}
+	}
+}
+
+// standard marks a line as replaced by a default.
+func (im *importer) standard(d *nginxconf.Directive, why string) {
+	if d != nil && im.fates[d].Outcome == 0 {
+		im.fates[d] = draft.Note{Outcome: draft.Defaulted, Why: why}
+	}
+}
+
+// partly marks a line that was translated as one that does not hold everywhere.
+func (im *importer) partly(d *nginxconf.Directive, why string) {
+	if im.fates[d].Outcome == draft.Translated {
+		im.fates[d] = draft.Note{Outcome: draft.Defaulted, Why: why}
+	}
+}
+
+// leave marks a line as not carried over.
+func (im *importer) leave(d *nginxconf.Directive, do string) {
+	old := im.fates[d]
+	if old.Outcome == draft.Untranslated && !strings.Contains(old.Why, do) {
+		do = old.Why + "; " + do
+	}
+	im.fates[d] = draft.Note{Outcome: draft.Untranslated, Why: do}
+}
+
+// account gives each line its fate. Those that nothing has asked for are known
+// to the tables, or to nobody.
+func (im *importer) account(list []*nginxconf.Directive, report *draft.Report) {
+	for _, d := range list {
+		note := im.fates[d]
+		if note.Outcome == 0 {
+			note = fromTables(d)
+		}
+		note.At, note.Line = d.At(), d.String()
+		report.Add(note)
+		if note.Outcome == draft.Untranslated && d.Opens && im.fates[d].Outcome != 0 || wholeBlocks()[d.Name.Text] {
+			continue // what is inside went with it
+		}
+		im.account(d.Block, report)
+	}
+}
+
+// wholeBlocks are blocks whose lines are no directives, or share their fate.
+func wholeBlocks() map[string]bool {
+	return map[string]bool{"map": true, "geo": true, "types": true, "split_clients": true, "charset_map": true, "geoip2": true, "stream": true, "mail": true}
+}
+
+// top translates a whole config.
+func (im *importer) top(list []*nginxconf.Directive) *draft.Node {
+	root := draft.Map()
+	http := &scope{}
+	for _, d := range list {
+		if d.Name.Text == "http" {
+			im.used(d)
+			http.list = append(http.list, d.Block...)
+		}
+	}
+	if http.list == nil { // a file of conf.d alone
+		http.list = list
+	}
+	for _, d := range http.list {
+		switch d.Name.Text {
+		case "upstream":
+			im.upstream(d)
+		case "map":
+			im.maps[strings.TrimPrefix(d.Arg(1), "$")] = d
+		}
+	}
+	for _, d := range http.list {
+		if d.Name.Text == "server" && d.Opens {
+			im.used(d)
+			im.servers = append(im.servers, im.server(d, http))
+		}
+	}
+	im.locals()
+	im.listeners(root)
+	sites := im.sites()
+	im.log(root, http)
+	im.limits(root, http)
+	root.Set("sites", sites)
+	im.usedMaps()
+	return root
+}
+
+// usedMaps marks the maps that nothing needs here.
+func (im *importer) usedMaps() {
+	for _, d := range im.maps {
+		if d.Arg(0) == "$http_upgrade" {
+			im.standard(d, "upgraded connections (WebSockets) are passed on without it")
+		}
+	}
+}
+
+// log translates the access log: there is one for all sites.
+func (im *importer) log(root *draft.Node, http *scope) {
+	d := http.last("access_log")
+	for _, s := range im.servers {
+		own := s.last("access_log")
+		if own == nil || own == d {
+			continue
+		}
+		if d == nil {
+			d = own
+			continue
+		}
+		im.standard(own, "there is one access log for all sites; its lines have the host with format: json")
+	}
+	if d == nil {
+		return
+	}
+	log := draft.Map()
+	switch file := d.Arg(0); {
+	case file == "off":
+		log.Set("format", draft.Text("off"))
+		im.used(d)
+	case strings.HasPrefix(file, "syslog:") || strings.Contains(file, "$"):
+		im.leave(d, "the access log goes to the standard output or to one file: set log.file")
+		return
+	default:
+		log.Set("format", draft.Text(logFormat(d.Arg(1))))
+		if file != "/dev/stdout" {
+			im.logFile(log, d, millraceLog(im.path(file)))
+		}
+	}
+	if im.fates[d].Outcome == 0 {
+		im.used(d)
+	}
+	root.Set("log", log)
+}
+
+// logFile names a file, if its folder is there.
+func (im *importer) logFile(log *draft.Node, d *nginxconf.Directive, file string) {
+	if !im.options.IsDir(filepath.Dir(file)) {
+		im.standard(d, "the access log goes to the standard output (the journal); log.file names a file")
+		return
+	}
+	log.Set("file", draft.Text(file), "nginx's own stays its own")
+}
+
+// millraceLog is a log file beside nginx's.
+func millraceLog(file string) string {
+	dir, base := filepath.Split(file)
+	if strings.HasSuffix(strings.TrimSuffix(dir, "/"), "/nginx") {
+		dir = strings.TrimSuffix(strings.TrimSuffix(dir, "/"), "nginx") + "millrace/"
+		return dir + base
+	}
+	return dir + "millrace-" + base
+}
+
+func logFormat(name string) string {
+	if strings.Contains(name, "json") {
+		return "json"
+	}
+	return "combined"
+}
+
+// limits translates what holds for all sites.
+func (im *importer) limits(root *draft.Node, http *scope) {
+	limits := draft.Map()
+	if im.body != "" {
+		limits.Set("body_bytes", draft.Number(im.body))
+	}
+	for _, t := range []struct{ name, key string }{
+		{"client_header_timeout", "header_timeout"},
+		{"client_body_timeout", "body_timeout"},
+		{"send_timeout", "write_timeout"},
+		{"keepalive_timeout", "idle_timeout"},
+	} {
+		d := http.last(t.name)
+		if d == nil {
+			continue
+		}
+		if v, ok := duration(d.Arg(0)); ok && v != "0s" {
+			limits.Set(t.key, draft.Text(v))
+			im.used(d)
+		} else {
+			im.leave(d, "set limits."+t.key+" to a time above 0")
+		}
+	}
+	im.realIP(limits, http)
+	if limits.Len() > 0 {
+		root.Set("limits", limits)
+	}
+}
+
+// realIP translates the proxies in front.
+func (im *importer) realIP(limits *draft.Node, http *scope) {
+	var trusted []string
+	header := ""
+	for _, s := range append([]*scope{http}, im.scopes()...) {
+		for _, d := range s.list {
+			switch d.Name.Text {
+			case "set_real_ip_from":
+				if d.Arg(0) == "unix:" {
+					im.leave(d, "list \"unix\" in trust_forwarded of the routes that pass requests on")
+					continue
+				}
+				trusted = append(trusted, d.Arg(0))
+				im.used(d)
+			case "real_ip_header":
+				if d.Arg(0) == "proxy_protocol" {
+					im.leave(d, "the PROXY protocol: let the balancer send X-Forwarded-For, or see docs/config.md")
+					continue
+				}
+				header = d.Arg(0)
+				im.used(d)
+			}
+		}
+	}
+	if len(trusted) == 0 {
+		return
+	}
+	limits.Set("trusted_proxies", draft.Texts(unique(trusted)...))
+	if header != "" && !strings.EqualFold(header, "X-Forwarded-For") {
+		limits.Set("client_header", draft.Text(header))
+	}
+}
+
+func (im *importer) scopes() (all []*scope) {
+	for _, s := range im.servers {
+		all = append(all, s.scope)
+	}
+	return all
+}
+
+// path makes a file's path absolute as nginx does for its configs.
+func (im *importer) path(file string) string {
+	if filepath.IsAbs(file) || im.options.Dir == "" {
+		return file
+	}
+	return filepath.Join(im.options.Dir, file)
+}

@@ -1,0 +1,394 @@
+package nginx
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"millrace/importer/draft"
+	"millrace/internal/route/match"
+)
+
+// nginx looks for a location level by level: an exact one, or the longest prefix, and
+// then the same within that prefix. Only where nothing there is exact or an expression
+// that matches, it tries the expressions of the level itself, unless the prefix says
+// ^~; what stands within an expression comes in the same way before it. If no
+// expression matches, the innermost prefix answers. The rules are written in this
+// order, and each for the part of the paths in which nginx comes to its location.
+
+// region is a part of a site's paths, by patterns as rules have them.
+type region struct{ within, except []string }
+
+// and is the part of it for which other patterns hold as well.
+func (g region) and(o region) region {
+	return region{unique(slices.Concat(g.within, o.within)), unique(slices.Concat(g.except, o.except))}
+}
+
+// below is a pattern for the paths that begin with a text, and no others.
+func below(path string) string {
+	if strings.ContainsAny(path, "*?#") {
+		return "~^" + regexp.QuoteMeta(path)
+	}
+	return path + "**"
+}
+
+// isPrefix reports whether a location is chosen by how paths begin.
+func (l *location) isPrefix() bool { return l.kind == prefixLocation || l.kind == caretLocation }
+
+// ofKind are locations of a list.
+func ofKind(list []*location, kinds ...locationKind) (found []*location) {
+	for _, l := range list {
+		if slices.Contains(kinds, l.kind) {
+			found = append(found, l)
+		}
+	}
+	return found
+}
+
+// inner are the locations directly within one; those of the server block for nil.
+func (t *site) inner(outer *location) (found []*location) {
+	for _, l := range t.locations {
+		if l.outer == outer {
+			found = append(found, l)
+		}
+	}
+	return found
+}
+
+// longer are prefixes of the same level that nginx chooses before l.
+func (t *site) longer(l *location) (found []*location) {
+	for _, o := range ofKind(t.inner(l.outer), prefixLocation, caretLocation) {
+		if strings.HasPrefix(o.path, l.path) && len(o.path) > len(l.path) {
+			found = append(found, o)
+		}
+	}
+	return found
+}
+
+// find is the location that nginx chooses for a path within outer; ended: expressions
+// of the levels around are not looked at.
+func (t *site) find(outer *location, path string) (found *location, ended bool) {
+	level := t.inner(outer)
+	for _, l := range ofKind(level, exactLocation) {
+		if l.path == path {
+			return l, true
+		}
+	}
+	var prefix *location
+	for _, l := range ofKind(level, prefixLocation, caretLocation) {
+		if strings.HasPrefix(path, l.path) && (prefix == nil || len(l.path) > len(prefix.path)) {
+			prefix = l
+		}
+	}
+	found = prefix
+	if prefix != nil {
+		inner, ended := t.find(prefix, path)
+		if ended {
+			return inner, true
+		}
+		if inner != nil {
+			found = inner
+		}
+	}
+	if prefix == nil || prefix.kind != caretLocation {
+		for _, l := range ofKind(level, regexLocation) {
+			if !l.matches(path) {
+				continue
+			}
+			if inner, _ := t.find(l, path); inner != nil {
+				return inner, true
+			}
+			return l, true
+		}
+	}
+	return found, false
+}
+
+// prune leaves out the locations that nginx never comes to.
+func (t *site) prune() {
+	lost := map[*location]bool{}
+	for _, l := range t.locations {
+		switch {
+		case l.kind == exactLocation:
+			found, _ := t.find(nil, l.path)
+			lost[l] = found != l
+		case l.isPrefix():
+			for at := l; at != nil && at.isPrefix(); at = at.outer {
+				lost[l] = lost[l] || slices.ContainsFunc(t.longer(at), func(o *location) bool { return strings.HasPrefix(l.path, o.path) })
+			}
+		}
+	}
+	t.locations = slices.DeleteFunc(t.locations, func(l *location) bool {
+		for at := l; at != nil; at = at.outer {
+			if lost[at] {
+				t.im.unreachable(l.block)
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// shadowed reports whether a prefix never answers itself, since one of the same path
+// stands within it.
+func (t *site) shadowed(l *location) bool {
+	return l.isPrefix() && slices.ContainsFunc(t.inner(l), func(o *location) bool { return o.isPrefix() && o.path == l.path })
+}
+
+// ordered adds the rules of locations in the order in which nginx looks for those.
+func (t *site) ordered(rules *draft.Node) {
+	t.pass(rules, true)
+	rewriting, chain := t.rewriting()
+	if chain {
+		t.pass(rules, true)
+	}
+	if rewriting {
+		t.pass(rules, false) // nginx looks for a location anew with the path that a rewrite has made
+	}
+}
+
+// rewriting reports whether a location changes paths, and whether such a path may
+// come to another that does.
+func (t *site) rewriting() (some, chain bool) {
+	for _, l := range t.locations {
+		for _, r := range l.rules {
+			to := r.node.Get("rewrite")
+			if to == nil {
+				continue
+			}
+			some = true
+			begins, _, _ := strings.Cut(to.Plain(), "{")
+			chain = chain || slices.ContainsFunc(t.locations, func(o *location) bool {
+				changes := slices.ContainsFunc(o.rules, func(r ruleDraft) bool { return r.node.Get("rewrite") != nil })
+				return o != l && changes && (o.kind == regexLocation || strings.HasPrefix(o.path, begins) || strings.HasPrefix(begins, o.path))
+			})
+		}
+	}
+	return some, chain
+}
+
+// pass adds the rules of all locations once, with or without those that change paths.
+func (t *site) pass(rules *draft.Node, rewrites bool) {
+	o := &ordering{site: t, rules: rules, rewrites: rewrites}
+	o.exact()
+	o.level(nil, region{})
+}
+
+// ordering is a list of rules on its way.
+type ordering struct {
+	*site
+	rules    *draft.Node
+	rewrites bool
+}
+
+// exact adds the rules for exact paths, and leads to their routes those that a rule
+// below would take.
+func (o *ordering) exact() {
+	for _, l := range o.locations {
+		for _, r := range l.apart {
+			add(o.rules, ruleDraft{node: r.node.Clone(), comment: r.comment})
+		}
+	}
+	for _, l := range ofKind(o.locations, exactLocation) {
+		o.own(l, region{})
+		taken := slices.ContainsFunc(o.locations, func(other *location) bool {
+			return other != l && (other.covers(l.path) && (other.kind == regexLocation || len(other.rules) > 0) || other.path == l.path+"/" && (other.kind == caretLocation || other.first || len(other.rules) > 0))
+		})
+		if taken || strings.HasPrefix(l.key, "@") {
+			o.end(l, region{})
+		}
+	}
+}
+
+// level adds the rules of what stands directly within a location, and the prefixes
+// within those, for a part of the paths.
+func (o *ordering) level(outer *location, g region) {
+	prefixes := o.prefixes(outer)
+	byDepth := slices.Clone(prefixes)
+	slices.SortStableFunc(byDepth, func(a, b *location) int { return depthOf(b) - depthOf(a) })
+	for _, l := range byDepth {
+		for _, e := range ofKind(o.inner(l), regexLocation) {
+			for _, part := range o.parts(l, outer) {
+				o.expression(e, g.and(part))
+			}
+		}
+	}
+	expressions := ofKind(o.inner(outer), regexLocation)
+	rest := prefixes
+	if len(expressions) > 0 {
+		rest = o.caret(prefixes, outer, g)
+	}
+	for _, e := range expressions {
+		o.expression(e, g)
+	}
+	for i, l := range rest {
+		if o.shadowed(l) {
+			continue
+		}
+		o.own(l, g)
+		shorter := func(s *location) bool { return len(s.rules) > 0 && strings.HasPrefix(l.path, s.path) }
+		if l.first || outer != nil || slices.ContainsFunc(rest[i+1:], shorter) {
+			o.end(l, g)
+		}
+	}
+}
+
+// prefixes are those directly within a location, and within each other, the longest first.
+func (o *ordering) prefixes(outer *location) (found []*location) {
+	for _, l := range ofKind(o.inner(outer), prefixLocation, caretLocation) {
+		found = append(append(found, o.prefixes(l)...), l)
+	}
+	slices.SortStableFunc(found, func(a, b *location) int { return len(b.path) - len(a.path) })
+	return found
+}
+
+// caret adds the rules of prefixes that expressions of their level do not come before,
+// and returns the others.
+func (o *ordering) caret(prefixes []*location, outer *location, g region) (rest []*location) {
+	for _, l := range prefixes {
+		root := l
+		for root.outer != outer {
+			root = root.outer
+		}
+		if root.kind != caretLocation {
+			rest = append(rest, l)
+			continue
+		}
+		if o.shadowed(l) {
+			continue
+		}
+		var except []string
+		for _, other := range ofKind(o.inner(outer), prefixLocation) {
+			if len(other.path) > len(root.path) && strings.HasPrefix(other.path, l.path) {
+				except = append(except, below(other.path))
+			}
+		}
+		part := g.and(region{except: except})
+		o.own(l, part)
+		o.end(l, part)
+	}
+	return rest
+}
+
+// parts are the paths for which nginx looks at the expressions within a prefix: those
+// for which it has chosen this one on each level, and none with ^~ within it.
+func (o *ordering) parts(l, outer *location) []region {
+	part := region{within: []string{below(l.path)}}
+	for at := l; at != outer; at = at.outer {
+		for _, longer := range o.longer(at) {
+			if strings.HasPrefix(longer.path, l.path) {
+				part.except = append(part.except, below(longer.path))
+			}
+		}
+	}
+	parts := []region{part}
+	carets := ofKind(o.inner(l), caretLocation)
+	for _, c := range carets {
+		parts[0].except = append(parts[0].except, below(c.path))
+	}
+	for _, p := range ofKind(o.inner(l), prefixLocation) {
+		if !slices.ContainsFunc(carets, func(c *location) bool { return strings.HasPrefix(p.path, c.path) }) {
+			continue
+		}
+		more := region{within: []string{below(p.path)}, except: slices.Clone(part.except)}
+		for _, c := range carets {
+			if strings.HasPrefix(c.path, p.path) {
+				more.except = append(more.except, below(c.path))
+			}
+		}
+		parts = append(parts, more)
+	}
+	return parts
+}
+
+// expression adds the rules of a location with an expression, and before them those of
+// what stands within it.
+func (o *ordering) expression(l *location, g region) {
+	if len(o.inner(l)) > 0 {
+		inside := region{within: []string{"~" + l.expr}}
+		if l.not != "" {
+			inside.except = []string{"~" + l.not}
+		}
+		o.level(l, g.and(inside))
+	}
+	o.own(l, g)
+	o.end(l, g)
+}
+
+// depthOf is how deep a location is within others.
+func depthOf(l *location) int {
+	n := 0
+	for at := l.outer; at != nil; at = at.outer {
+		n++
+	}
+	return n
+}
+
+// own adds the rules of a location.
+func (o *ordering) own(l *location, g region) {
+	for _, r := range l.rules {
+		if o.rewrites || r.node.Get("rewrite") == nil {
+			add(o.rules, ruleDraft{node: confined(r.node, l, g), comment: r.comment})
+		}
+	}
+}
+
+// end leads to the route of a location, unless its rules answer everything.
+func (o *ordering) end(l *location, g region) {
+	if l.node != nil && !l.whole {
+		add(o.rules, ruleDraft{node: confined(l.match().Set("route", draft.Text(l.key)), l, g)})
+	}
+}
+
+// confined is a rule of a location for a part of the paths.
+func confined(rule *draft.Node, l *location, g region) *draft.Node {
+	path, expr := rule.Get("path").Plain(), rule.Get("regex").Plain()
+	switch {
+	case l.kind == regexLocation && expr != l.expr:
+		g = g.and(region{within: []string{"~" + l.expr}})
+		if l.not != "" {
+			g = g.and(region{except: []string{"~" + l.not}})
+		}
+	case l.kind == exactLocation && path != l.path && expr != "^"+regexp.QuoteMeta(l.path)+"$":
+		g = g.and(region{within: []string{"~^" + regexp.QuoteMeta(l.path) + "$"}})
+	case l.isPrefix() && l.path != "/":
+		g = g.and(region{within: []string{below(l.path)}})
+	}
+	begins := path
+	if expr != "" {
+		begins = match.LiteralPrefix(expr)
+	}
+	var within []string
+	for _, w := range g.within {
+		if prefix, is := strings.CutSuffix(w, "**"); !is || strings.HasPrefix(w, "~") || prefix != "/" && !strings.HasPrefix(begins, prefix) {
+			within = append(within, w)
+		}
+	}
+	out := draft.Map()
+	actions := []string{"rewrite", "route", "redirect", "respond", "deny"}
+	rule.Clone().CopyTo(out, actions...)
+	verbatim(out, "within", within)
+	verbatim(out, "except", g.except)
+	for _, name := range actions {
+		if v := rule.Get(name); v != nil {
+			out.Set(name, v)
+		}
+	}
+	return out
+}
+
+// verbatim adds patterns to a list of a rule.
+func verbatim(n *draft.Node, key string, patterns []string) {
+	for _, p := range patterns {
+		list := n.Get(key)
+		if list == nil {
+			list = draft.List().Flow()
+			n.Set(key, list)
+		}
+		has := false
+		list.Each(func(n *draft.Node, _ []string) { has = has || n.Plain() == p })
+		if !has {
+			list.Add(draft.Verbatim(p))
+		}
+	}
+}

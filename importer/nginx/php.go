@@ -1,0 +1,306 @@
+package nginx
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"millrace/importer/draft"
+	"millrace/importer/nginxconf"
+)
+
+// fastcgi translates a location that hands requests to php-fpm. php stands
+// beside static, so the expression for it is merged into the routes with files
+// (mergePHP); what else there is becomes a route of its own.
+func (t *site) fastcgi(l *location) *draft.Node {
+	own := l.own("auth_basic") != nil || l.own("auth_request") != nil || len(l.each("allow"))+len(l.each("deny"))+len(l.each("limit_req")) > 0
+	if !own && l.kind == regexLocation && (l.covers("/index.php") || l.covers("/x.php")) && t.php == nil && l.outer == nil {
+		t.php = l
+		if t.hasFiles(l) {
+			l.whole = true
+			return nil
+		}
+	}
+	root, ok := t.folder(l)
+	if !ok {
+		return nil
+	}
+	php := t.phpOptions(l)
+	if php == nil {
+		return nil
+	}
+	if php.Get("front") == nil {
+		php.Set("front", draft.Text("off"))
+	}
+	return draft.Map().Set("static", draft.Map().Set("root", draft.Text(root)).Flow()).Set("php", php)
+}
+
+// hasFiles reports whether a prefix location serves files of the same folder,
+// and none of them lets clients in whom the location for PHP keeps out.
+func (t *site) hasFiles(php *location) bool {
+	if slices.ContainsFunc(t.locations, func(l *location) bool { return t.filesFor(l, php) && !guardedAs(l, php) }) {
+		return false
+	}
+	return slices.ContainsFunc(t.locations, func(l *location) bool { return t.filesFor(l, php) })
+}
+
+// guardedAs reports whether a location has all that another asks of clients.
+func guardedAs(l, other *location) bool {
+	if d := other.last("auth_basic"); d != nil && d.Arg(0) != "off" && (l.last("auth_basic") != d || l.last("auth_basic_user_file") != other.last("auth_basic_user_file")) {
+		return false
+	}
+	if d := other.last("auth_request"); d != nil && d.Arg(0) != "off" && (l.last("auth_request") == nil || l.last("auth_request").Arg(0) != d.Arg(0)) {
+		return false
+	}
+	for _, names := range [][]string{{"allow", "deny"}, {"limit_req"}} {
+		if list := other.all(names...); list != nil && !slices.Equal(l.all(names...), list) {
+			return false
+		}
+	}
+	return true
+}
+
+func (t *site) filesFor(l, php *location) bool {
+	if l.kind != prefixLocation || l.own("proxy_pass") != nil || l.own("return") != nil || l.own("alias") != nil || l.own("fastcgi_pass") != nil || l.internal() != nil {
+		return false
+	}
+	root := l
+	for root.outer != nil {
+		root = root.outer
+	}
+	return root.kind == prefixLocation && sameRoot(l, php) // ^~: expressions are not looked at
+}
+
+// sameRoot reports whether two locations have the same folder, however it is written.
+func sameRoot(a, b *location) bool {
+	root := func(l *location) string { return strings.TrimSuffix(strings.Join(l.last("root").Texts(), ""), "/") }
+	return root(a) == root(b)
+}
+
+// phpOptions are the keys of php for a location.
+func (t *site) phpOptions(l *location) *draft.Node {
+	d := l.own("fastcgi_pass")
+	for _, name := range []string{"fastcgi_pass_request_headers", "fastcgi_pass_request_body"} {
+		if off := l.last(name); off != nil && off.Arg(0) == "off" {
+			t.im.leave(off, "PHP gets the header and body of requests")
+			t.im.leave(d, "no PHP is run, since "+name+" is off")
+			return nil
+		}
+	}
+	to := []string{d.Arg(0)}
+	if u := t.im.upstreams[d.Arg(0)]; u != nil {
+		to = u.servers
+	}
+	if strings.Contains(strings.Join(to, ""), "$") {
+		text, err := template(to[0], nil, t.server.values)
+		if err != nil {
+			t.im.leave(d, "name php-fpm's socket in php")
+			return nil
+		}
+		to[0] = text
+	}
+	t.im.used(d)
+	o := draft.Map().Set("to", draft.OneOrMore(to...))
+	if i := l.last("fastcgi_index"); i != nil {
+		t.im.used(i)
+		if i.Arg(0) != "index.php" {
+			o.Set("index", draft.Text(i.Arg(0)))
+		}
+	}
+	for _, e := range []struct{ name, key string }{{"fastcgi_read_timeout", "timeout"}, {"fastcgi_connect_timeout", "connect"}} {
+		if times := l.last(e.name); times != nil {
+			if v, ok := duration(times.Arg(0)); ok {
+				o.Set(e.key, draft.Text(v))
+				t.im.used(times)
+			}
+		}
+	}
+	if send := l.last("fastcgi_send_timeout"); send != nil {
+		t.im.standard(send, "php.timeout is for both directions")
+	}
+	for _, name := range []string{"try_files"} {
+		if try := l.own(name); try != nil {
+			t.im.standard(try, "a script that is not there is not run")
+		}
+	}
+	if l.kind == regexLocation && !anyScript(l.expr) {
+		o.Set("only", draft.Verbatim(l.expr))
+	}
+	t.phpParams(l, o)
+	for _, set := range l.each("set") {
+		if set.Arg(1) == "$fastcgi_path_info" {
+			t.im.standard(set, "the parameters of PHP are built in")
+		}
+	}
+	return o
+}
+
+// anyScript reports whether an expression is for every script, whatever stands
+// behind its name in the path: php runs those unasked.
+func anyScript(expr string) bool {
+	return slices.Contains([]string{
+		`\.php(/|$)`, `\.php(?:/|$)`, `\.php($|/)`, `\.php(?:$|/)`, `[^/]\.php(/|$)`, `[^/]\.php(?:/|$)`, `\.php`, `^.+\.php(/|$)`, `^(.+\.php)(/.*)?$`, `^(.+?\.php)(/.*)?$`, `^(.+\.php)(.*)$`,
+	}, expr)
+}
+
+// builtInParams are parameters that php sends unasked.
+func builtInParams() []string {
+	return strings.Fields(`QUERY_STRING REQUEST_METHOD CONTENT_TYPE CONTENT_LENGTH SCRIPT_NAME REQUEST_URI DOCUMENT_URI DOCUMENT_ROOT
+		SERVER_PROTOCOL REQUEST_SCHEME HTTPS GATEWAY_INTERFACE SERVER_SOFTWARE REMOTE_ADDR REMOTE_PORT REMOTE_USER SERVER_ADDR SERVER_PORT
+		SERVER_NAME REDIRECT_STATUS PATH_INFO PATH_TRANSLATED SCRIPT_FILENAME HTTP_PROXY`)
+}
+
+func (t *site) phpParams(l *location, o *draft.Node) {
+	params := draft.Map()
+	for _, d := range l.all("fastcgi_param") {
+		name, value := d.Arg(0), d.Arg(1)
+		switch {
+		case name == "SCRIPT_FILENAME" && !strings.HasPrefix(value, "$document_root") && !strings.HasPrefix(value, "$realpath_root") && !strings.HasPrefix(value, "$request_filename"):
+			t.phpRoot(l, d, o)
+		case slices.Contains(builtInParams(), name) && (strings.Contains(value, "$") || value == "" || name == "GATEWAY_INTERFACE" || name == "REDIRECT_STATUS"):
+			t.im.standard(d, "the parameters of PHP are built in")
+		default:
+			if text, err := template(value, nil, t.captures("")); err != nil {
+				t.im.leave(d, fmt.Sprintf("params of php have no variables: %v", err))
+			} else {
+				params.Set(name, draft.Text(text))
+				t.im.used(d)
+			}
+		}
+	}
+	if params.Len() > 0 {
+		o.Set("params", params.Flow())
+	}
+}
+
+// phpRoot takes over the folder as php-fpm sees it.
+func (t *site) phpRoot(_ *location, d *nginxconf.Directive, o *draft.Node) {
+	folder, is := strings.CutSuffix(d.Arg(1), "$fastcgi_script_name")
+	if !is {
+		folder, is = strings.CutSuffix(d.Arg(1), "$uri")
+	}
+	if !is || strings.Contains(folder, "$") {
+		t.im.leave(d, "one script for all paths is php.front: put the others out of its folder")
+		return
+	}
+	t.im.used(d)
+	o.Set("root", draft.Text(cmp.Or(strings.TrimSuffix(folder, "/"), "/")))
+}
+
+// mergePHP puts php beside the files of each route of the same folder.
+func (t *site) mergePHP() {
+	if t.php == nil || t.php.own("fastcgi_pass") == nil || !t.hasFiles(t.php) {
+		return
+	}
+	options := t.phpOptions(t.php)
+	if options == nil {
+		return
+	}
+	after := false
+	for _, l := range t.locations {
+		if l == t.php {
+			after = true
+			continue
+		}
+		if (l.kind == regexLocation && after || l.loose()) && t.php.internal() == nil {
+			// nginx runs scripts before it looks there
+			t.phpFirst()
+			break
+		}
+	}
+	for _, l := range t.locations {
+		switch {
+		case !t.filesFor(l, t.php) || l.node.Get("static") == nil:
+		case strings.HasSuffix(l.key, "/"):
+			t.addPHP(l, options.Clone())
+		default:
+			t.folderPHP(l, options.Clone())
+		}
+	}
+}
+
+// folderPHP is for a prefix without a slash at its end: php covers folders, so
+// the folder of that name has a route of its own.
+func (t *site) folderPHP(l *location, options *draft.Node) {
+	folderName := path.Join(l.node.Get("static").Get("root").Plain(), l.path)
+	if !slices.Contains(l.last("index").Texts(), "index.php") || !t.im.options.IsDir(folderName) {
+		return
+	}
+	folder := *l
+	folder.key, folder.node = l.path+"/", l.node.Clone()
+	static := folder.node.Get("static")
+	static.Set("root", draft.Text(folderName))
+	t.addPHP(&folder, options)
+	t.route(&folder, folder.node)
+	l.rules = append(l.rules, ruleDraft{node: draft.Map().Set("path", draft.Text(folder.key)).Set("route", draft.Text(folder.key)), comment: ""})
+}
+
+// phpFirst lets the route of the files answer for scripts before a later expression does.
+func (t *site) phpFirst() {
+	for _, l := range t.locations {
+		if t.filesFor(l, t.php) && l.path == "/" {
+			n := t.php.match().Set("route", draft.Text(l.key))
+			t.php.rules = append(t.php.rules, ruleDraft{node: n, comment: t.php.block.At() + ": PHP is run beside the files of the route"})
+		}
+	}
+}
+
+// addPHP puts php beside static, with the front controller that try names.
+func (t *site) addPHP(l *location, php *draft.Node) {
+	front := ""
+	if d := l.own("try_files"); d != nil {
+		front = d.Arg(len(d.Args) - 1)
+	} else if l.block == nil && t.server.own("try_files") != nil {
+		d := t.server.own("try_files")
+		front = d.Arg(len(d.Args) - 1)
+	}
+	toPath := strings.HasSuffix(front, ".php$request_uri") || strings.HasSuffix(front, ".php$uri")
+	front, _, _ = strings.Cut(front, "?")
+	front, _, _ = strings.Cut(front, "$")
+	if script := t.rewritten(front); script != "" {
+		front = script
+	}
+	if front == "" {
+		front = l.fallback
+	}
+	if front == "" {
+		front = t.fallback
+	}
+	prefix := strings.TrimSuffix(l.key, "/")
+	switch {
+	case strings.HasSuffix(front, ".php") && strings.HasPrefix(front, prefix+"/"):
+		switch name := strings.TrimPrefix(front, prefix+"/"); {
+		case toPath:
+			php.Set("front", draft.Text(name+"{path}"))
+		case name != "index.php":
+			php.Set("front", draft.Text(name))
+		}
+		l.node.Remove("try")
+	case strings.HasSuffix(front, ".php"):
+		php.Set("front", draft.Text("off"))
+	default:
+		php.Set("front", draft.Text("off"))
+		if l.node.Get("try") != nil && strings.HasPrefix(front, "=") {
+			l.node.Remove("try")
+		}
+	}
+	var hidden []string
+	for _, d := range t.php.all("fastcgi_hide_header") {
+		hidden = append(hidden, d.Arg(0))
+		t.im.used(d)
+	}
+	if len(hidden) > 0 {
+		l.node.Child("headers").Set("remove", draft.Texts(hidden...))
+	}
+	t.bodySize(l, l.node)
+	if d := t.php.last("fastcgi_intercept_errors"); d != nil && d.Arg(0) == "on" && l.node.Get("errors") != nil {
+		l.node.Set("intercept_errors", draft.Number(true))
+	}
+	if php.Len() == 1 {
+		l.node.Set("php", php.Get("to"))
+		return
+	}
+	l.node.Set("php", php)
+}

@@ -1,0 +1,567 @@
+package nginx
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"millrace/importer/draft"
+	"millrace/importer/nginxconf"
+)
+
+// upstream is a group of servers.
+type upstream struct {
+	servers []string // without a scheme
+	keys    *draft.Node
+	backups []*nginxconf.Directive
+}
+
+// upstream reads a group.
+func (im *importer) upstream(d *nginxconf.Directive) {
+	u := &upstream{keys: draft.Map()}
+	im.upstreams[d.Arg(0)] = u
+	im.used(d)
+	balance := ""
+	for _, e := range d.Block {
+		switch e.Name.Text {
+		case "server":
+			im.upstreamServer(u, e)
+		case "least_conn":
+			balance = "least_connections"
+			im.used(e)
+		case "ip_hash":
+			balance = "hash"
+			u.keys.Set("hash_by", draft.Text("client"))
+			im.used(e)
+		case "hash":
+			im.hash(u, e)
+			balance = "hash"
+		case "keepalive":
+			if n, err := strconv.Atoi(e.Arg(0)); err == nil {
+				u.keys.Set("idle_connections", draft.Number(n))
+				im.used(e)
+			}
+		case "keepalive_timeout":
+			if v, ok := duration(e.Arg(0)); ok {
+				u.keys.Set("idle_timeout", draft.Text(v))
+				im.used(e)
+			}
+		case "keepalive_requests", "keepalive_time", "zone":
+		case "sticky":
+			im.leave(e, "write balance: hash with hash_by: client, or cookie:NAME for a cookie that the application sets")
+		default:
+		}
+	}
+	switch {
+	case len(u.servers) < 2:
+		u.keys.Remove("hash_by")
+	case balance != "":
+		u.keys.Put("balance", draft.Text(balance))
+	}
+}
+
+func (im *importer) hash(u *upstream, d *nginxconf.Directive) {
+	im.used(d)
+	switch v := d.Arg(0); {
+	case v == "$request_uri":
+		u.keys.Set("hash_by", draft.Text("url"))
+	case v == "$uri":
+		u.keys.Set("hash_by", draft.Text("path"))
+	case v == "$remote_addr" || v == "$binary_remote_addr":
+		u.keys.Set("hash_by", draft.Text("client"))
+	case strings.HasPrefix(v, "$http_"):
+		u.keys.Set("hash_by", draft.Verbatim("header:"+headerName(v[6:])))
+	case strings.HasPrefix(v, "$cookie_"):
+		u.keys.Set("hash_by", draft.Verbatim("cookie:"+v[8:]))
+	default:
+		im.leave(d, "hash_by goes by url, path, client, header:NAME or cookie:NAME")
+	}
+}
+
+func (im *importer) upstreamServer(u *upstream, d *nginxconf.Directive) {
+	im.used(d)
+	for _, o := range d.Texts()[min(1, len(d.Args)):] {
+		name, value, _ := strings.Cut(o, "=")
+		switch name {
+		case "down":
+			im.standard(d, "a server that is down is left out")
+			im.fates[d] = draft.Note{Outcome: draft.Defaulted, Why: "a server that is down is left out"}
+			return
+		case "backup":
+			im.leave(d, "servers have no second rank: this one is left out. Servers that fail are not asked anyway")
+			u.backups = append(u.backups, d)
+			return
+		case "weight":
+			if value != "1" {
+				im.leave(d, "servers have no weights: balance: two_choices (the default) gives the faster ones more")
+			}
+		case "max_fails":
+			if n, err := strconv.Atoi(value); err == nil && n > 0 {
+				u.keys.Child("health").Flow().Set("failures", draft.Number(n))
+			}
+		case "fail_timeout":
+			if v, ok := duration(value); ok && v != "0s" {
+				u.keys.Child("health").Flow().Set("eject", draft.Text(v))
+			}
+		case "max_conns":
+			if n, err := strconv.Atoi(value); err == nil && n > 0 {
+				u.keys.Set("concurrency", draft.Number(n))
+			}
+		case "resolve", "slow_start":
+		default:
+			im.leave(d, fmt.Sprintf("%s has no counterpart: see proxy in docs/config.md", o))
+		}
+	}
+	u.servers = append(u.servers, d.Arg(0))
+}
+
+// target is where a proxy_pass goes.
+type target struct {
+	to       []string
+	path     string // in the place of the location's
+	hasPath  bool
+	prepend  bool   // before the whole path of the request
+	hostName string // what nginx sends as Host
+	keys     *draft.Node
+}
+
+func (t *site) proxyTarget(l *location, d *nginxconf.Directive) (*target, error) {
+	text := d.Arg(0)
+	for name, v := range t.server.values {
+		text = strings.ReplaceAll(strings.ReplaceAll(text, "${"+name+"}", v), "$"+name, v)
+	}
+	behind := false
+	for _, same := range []string{"$request_uri", "$uri$is_args$args", "$uri"} {
+		if rest, is := strings.CutSuffix(text, same); is {
+			text, behind = rest, true // that is what the upstream gets anyway
+		}
+	}
+	scheme, rest, ok := strings.Cut(text, "://")
+	if !ok {
+		scheme, rest = "http", text
+	}
+	scheme = map[string]string{"grpc": "h2c", "grpcs": "https"}[scheme] + map[string]string{"http": "http", "https": "https"}[scheme]
+	if scheme == "" {
+		return nil, fmt.Errorf("%q is neither http nor https", text)
+	}
+	out := &target{keys: draft.Map(), prepend: behind}
+	if socket, is := strings.CutPrefix(rest, "unix:"); is {
+		socket, out.path, out.hasPath = strings.Cut(socket, ":")
+		out.to, out.hostName = []string{"unix:" + socket}, "localhost"
+		return out, nil
+	}
+	host, path, hasPath := strings.Cut(rest, "/")
+	if strings.Contains(host, "$") {
+		return nil, fmt.Errorf("an upstream's address has no variables: name it, or several in a list")
+	}
+	if hasPath {
+		out.path, out.hasPath = "/"+path, true
+	}
+	out.hostName = host
+	u := t.im.upstreams[host]
+	if u == nil {
+		out.to = []string{scheme + "://" + host}
+		out.hostName = ""
+		return out, nil
+	}
+	out.keys = u.keys
+	for _, s := range u.servers {
+		if strings.HasPrefix(s, "unix:") {
+			out.to = append(out.to, s)
+			continue
+		}
+		if _, _, err := net.SplitHostPort(s); err != nil {
+			s += map[string]string{"https": ":443"}[scheme]
+			if scheme != "https" {
+				s += ":80"
+			}
+		}
+		out.to = append(out.to, scheme+"://"+s)
+	}
+	if len(out.to) == 0 {
+		return nil, fmt.Errorf("upstream %s has no server", host)
+	}
+	return out, nil
+}
+
+// proxy translates a location that passes requests on.
+func (t *site) proxy(l *location, d *nginxconf.Directive) *draft.Node {
+	to, err := t.proxyTarget(l, d)
+	if err != nil {
+		t.im.leave(d, err.Error())
+		return nil
+	}
+	for _, name := range []string{"proxy_pass_request_headers", "proxy_pass_request_body"} {
+		if off := l.last(name); off != nil && off.Arg(0) == "off" {
+			t.im.leave(off, "requests are passed on with their header and body, and the other server must not get them: write the route with request_headers: {remove: [Cookie, Authorization, …]}, which lists what it must not get")
+			t.im.leave(d, "it is not passed on, since "+name+" is off")
+			return nil
+		}
+	}
+	t.im.used(d)
+	o := draft.Map()
+	o.Set("to", draft.OneOrMore(to.to...))
+	if err := t.proxyPath(l, to, o); err != nil {
+		t.im.leave(d, err.Error())
+		return nil
+	}
+	to.keys.Clone().CopyTo(o)
+	t.proxyTimes(l, o)
+	t.proxyHeaders(l, o, to)
+	t.proxyTLS(l, o)
+	if b := l.last("proxy_buffering"); b != nil {
+		t.im.used(b)
+		if b.Arg(0) == "off" {
+			o.Set("stream", draft.Number(true))
+		}
+	}
+	if b := l.last("proxy_request_buffering"); b != nil {
+		t.im.used(b)
+		if b.Arg(0) == "off" {
+			o.Set("stream", draft.Number(true))
+		}
+	}
+	t.proxyRewrites(l, o)
+	t.proxyRedirects(l, o)
+	t.proxyRetries(l, o)
+	job := t.cache(l, o)
+	node := draft.Map().Set(job, o)
+	t.tryBefore(l, node)
+	return node
+}
+
+// tryBefore is for a location with files and an upstream.
+func (t *site) tryBefore(l *location, node *draft.Node) {
+	if d := l.own("try_files"); d != nil {
+		t.im.leave(d, "a route with files passes on what is no file by a named route: write static and try here, and this proxy as a route like @app")
+	}
+	_ = node
+}
+
+// proxyPath translates the path of a proxy_pass, which comes in the place of the
+// location's.
+func (t *site) proxyPath(l *location, to *target, o *draft.Node) error {
+	if !to.hasPath || to.path == "" {
+		return nil
+	}
+	switch {
+	case l.kind == regexLocation || l.kind == namedLocation:
+		path, err := t.text(to.path, l.expr)
+		if err == nil {
+			path, err = numbered(path, l.expr)
+		}
+		if err != nil {
+			return fmt.Errorf("write the upstream's path by hand: %w", err)
+		}
+		list := draft.List()
+		list.Add(draft.Map().Set("path", draft.Verbatim(wholePath(l.expr))).Set("to", draft.Text(path)).Flow())
+		o.Set("rewrite", list)
+	case l.kind == exactLocation:
+		list := draft.List()
+		list.Add(draft.Map().Set("path", draft.Verbatim(regexp.QuoteMeta(l.path))).Set("to", draft.Text(to.path)).Flow())
+		o.Set("rewrite", list)
+	case strings.ContainsAny(to.path, "$?"):
+		return fmt.Errorf("write the upstream's path with rewrite of the proxy: %s has variables or a query", to.path)
+	default:
+		if p := strings.TrimSuffix(to.path, "/"); p != "" {
+			for i, item := range to.to {
+				to.to[i] = item + p + "/"
+			}
+			o.Set("to", draft.OneOrMore(to.to...))
+		}
+		if p := strings.TrimSuffix(to.path, "/"); p != "" && strings.HasSuffix(to.path, "/") != strings.HasSuffix(l.path, "/") && !to.prepend {
+			t.im.partly(l.block, fmt.Sprintf("the rest of the path goes behind a slash: nginx makes %s of %s", to.path+"x", l.path+"x"))
+		}
+		if l.path != "/" && !to.prepend {
+			o.Set("strip_prefix", draft.Text(strings.TrimSuffix(l.path, "/")+"/"))
+		}
+	}
+	return nil
+}
+
+// numbered has groups by their numbers, as the proxy's rewrite does, and leaves out the
+// request's query at the end, which comes unasked.
+func numbered(text, expr string) (string, error) {
+	for _, query := range []string{"&{query}", "?{query}"} {
+		text = strings.TrimSuffix(text, query)
+	}
+	re, err := regexp.Compile(expr)
+	if err != nil {
+		return "", err //nolint:wrapcheck // it says which
+	}
+	for i, name := range re.SubexpNames() {
+		if name != "" {
+			text = strings.ReplaceAll(text, "{"+name+"}", "{"+strconv.Itoa(i)+"}")
+		}
+	}
+	if v := regexp.MustCompile(`\{[^}0-9][^}]*\}`).FindString(text); v != "" {
+		return "", fmt.Errorf("%s cannot stand in it", v)
+	}
+	return text, nil
+}
+
+// wholePath makes an expression match the whole path, as the proxy's rewrite does.
+func wholePath(expr string) string {
+	if rest, ok := strings.CutPrefix(expr, "^"); ok {
+		expr = rest
+	} else {
+		expr = ".*?" + expr
+	}
+	if rest, ok := strings.CutSuffix(expr, "$"); ok && !strings.HasSuffix(rest, `\`) {
+		return rest
+	}
+	return expr + ".*"
+}
+
+// proxyRewrites translates rewrites that stay in the location (break).
+func (t *site) proxyRewrites(l *location, o *draft.Node) {
+	list := draft.List()
+	for _, d := range l.each("rewrite") {
+		if t.im.fates[d].Outcome != 0 {
+			continue
+		}
+		expr, err := expression(d.Arg(0), false)
+		if err == nil {
+			var to string
+			if to, err = t.text(strings.TrimSuffix(d.Arg(1), "?"), expr); err == nil {
+				to, err = numbered(to, expr)
+			}
+			if err == nil {
+				list.Add(draft.Map().Set("path", draft.Verbatim(wholePath(expr))).Set("to", draft.Text(to)).Flow())
+				t.im.used(d)
+			}
+		}
+		if err != nil {
+			t.im.leave(d, fmt.Sprintf("write it as rewrite of the proxy: %v", err))
+		}
+	}
+	if list.Len() > 0 {
+		o.Set("rewrite", list)
+		o.Remove("strip_prefix")
+	}
+}
+
+func (t *site) proxyTimes(l *location, o *draft.Node) {
+	for _, e := range []struct {
+		names []string
+		keys  []string
+	}{
+		{[]string{"proxy_connect_timeout", "grpc_connect_timeout"}, []string{"connect_timeout"}},
+		{[]string{"proxy_read_timeout", "grpc_read_timeout"}, []string{"header_timeout", "body_timeout"}},
+		{[]string{"proxy_send_timeout", "grpc_send_timeout"}, nil},
+	} {
+		for _, name := range e.names {
+			d := l.last(name)
+			if d == nil {
+				continue
+			}
+			if len(e.keys) == 0 {
+				t.im.standard(d, "body_timeout is for both directions")
+				continue
+			}
+			v, ok := duration(d.Arg(0))
+			if !ok {
+				t.im.leave(d, "set "+strings.Join(e.keys, " and "))
+				continue
+			}
+			t.im.used(d)
+			for _, key := range e.keys {
+				o.Set(key, draft.Text(v))
+			}
+		}
+	}
+}
+
+// proxyHeaders translates what upstreams are told.
+func (t *site) proxyHeaders(l *location, o *draft.Node, to *target) {
+	set, remove := draft.Map(), []string{}
+	host := to.hostName
+	for _, d := range l.all("proxy_set_header", "grpc_set_header") {
+		name, value := d.Arg(0), d.Arg(1)
+		switch strings.ToLower(name) {
+		case "host":
+			t.im.used(d)
+			host = t.hostFor(d, value)
+			continue
+		case "upgrade", "connection":
+			t.im.standard(d, "connections are kept, and upgraded (WebSockets) when both sides want")
+			continue
+		case "x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "forwarded", "x-forwarded-scheme", "x-forwarded-ssl":
+			if strings.HasPrefix(value, "$") {
+				t.im.standard(d, "Forwarded and X-Forwarded-For, -Host and -Proto are sent to every upstream")
+				if n := strings.ToLower(name); n != "x-forwarded-scheme" && n != "x-forwarded-ssl" {
+					continue
+				}
+			}
+		}
+		if value == "" {
+			remove = append(remove, name)
+			t.im.used(d)
+			continue
+		}
+		if value == "$http_"+strings.ToLower(strings.ReplaceAll(name, "-", "_")) {
+			t.im.standard(d, "fields of the request are passed on")
+			continue
+		}
+		if t.copied(l, d) {
+			continue
+		}
+		if value == "$remote_user" && t.passwordNeeded(l) {
+			t.im.used(d)
+			l.userField = name
+			continue
+		}
+		if text, err := t.headerText(value); err != nil {
+			t.im.leave(d, fmt.Sprintf("write it into request_headers, %v: the upstream does not get the field, nor a client's own", err))
+			remove = append(remove, name) // whatever the upstream takes it for
+		} else {
+			set.Set(name, draft.Text(text))
+			t.im.used(d)
+		}
+	}
+	if host != "" {
+		o.Set("host", draft.Text(host))
+	}
+	headers := draft.Map()
+	if set.Len() > 0 {
+		headers.Set("set", set.Flow())
+	}
+	if len(remove) > 0 {
+		headers.Set("remove", draft.Texts(remove...))
+	}
+	if headers.Len() > 0 {
+		o.Set("request_headers", headers.Flow())
+	}
+}
+
+// hostFor is what the upstream is told as Host.
+func (t *site) hostFor(d *nginxconf.Directive, value string) string {
+	switch value {
+	case "$host", "$http_host", "$host:$server_port", "$http_host:$server_port", "$server_name", "$host:$proxy_port":
+		return "client"
+	case "$proxy_host":
+		return ""
+	}
+	if text, err := template(value, nil, t.captures("")); err == nil {
+		return text
+	}
+	t.im.leave(d, "host is client, upstream or a name")
+	return "client"
+}
+
+// headerText is a value for a field with our variables. Braces are doubled.
+func (t *site) headerText(value string) (string, error) {
+	bare := variable().ReplaceAllString(value, "\x00")
+	if strings.Contains(bare, "{") {
+		return "", fmt.Errorf("%q has braces", value)
+	}
+	return template(value, headerVariables(), t.captures(""))
+}
+
+func (t *site) proxyTLS(l *location, o *draft.Node) {
+	tls := draft.Map()
+	for _, e := range []struct{ name, key string }{
+		{"proxy_ssl_trusted_certificate", "ca"}, {"proxy_ssl_certificate", "cert"}, {"proxy_ssl_certificate_key", "key"},
+	} {
+		if d := l.last(e.name); d != nil {
+			tls.Set(e.key, draft.Text(t.im.path(d.Arg(0))))
+			t.im.used(d)
+		}
+	}
+	if d := l.last("proxy_ssl_name"); d != nil && !strings.Contains(d.Arg(0), "$") {
+		tls.Set("server_name", draft.Text(d.Arg(0)))
+		t.im.used(d)
+	} else if d != nil {
+		t.im.leave(d, "set tls.server_name of the proxy")
+	}
+	for _, name := range []string{"proxy_ssl_server_name", "proxy_ssl_session_reuse", "proxy_ssl_protocols", "proxy_ssl_ciphers", "proxy_ssl_verify_depth"} {
+		if d := l.last(name); d != nil {
+			t.im.standard(d, "upstreams are told the name (SNI), over TLS 1.2 or 1.3")
+		}
+	}
+	verify := l.last("proxy_ssl_verify")
+	t.im.used(verify)
+	to := o.Get("to").String()
+	_ = to
+	if d := l.own("proxy_pass"); d != nil && strings.HasPrefix(d.Arg(0), "https://") && (verify == nil || verify.Arg(0) != "on") && tls.Get("ca") == nil {
+		t.im.standard(d, "certificates of upstreams are checked, which nginx does not unless told: tls: {insecure: true} if this one has none that is trusted")
+		t.insecure(l, d, tls)
+	}
+	if tls.Len() > 0 {
+		o.Set("tls", tls.Flow())
+	}
+}
+
+// insecure keeps upstreams with addresses for names working: no authority has
+// signed a certificate for those.
+func (t *site) insecure(_ *location, d *nginxconf.Directive, tls *draft.Node) {
+	u, err := url.Parse(variable().ReplaceAllString(d.Arg(0), "x"))
+	if err == nil && (net.ParseIP(u.Hostname()) != nil || u.Hostname() == "localhost" || t.im.upstreams[u.Host] != nil) {
+		tls.Set("insecure", draft.Number(true))
+	}
+}
+
+// proxyRedirects says what becomes of the upstream's addresses. nginx changes those
+// that begin with the address it asks; an upstream that is told the client's host
+// names itself by that.
+func (t *site) proxyRedirects(l *location, o *draft.Node) {
+	d := l.last("proxy_redirect")
+	if d != nil {
+		t.proxyRedirect(d, o)
+	}
+	if (d == nil || d.Arg(0) == "default") && l.last("proxy_cookie_path") == nil && o.Get("strip_prefix") != nil && o.Get("host").Plain() == "client" {
+		o.Set("redirects", draft.Text("keep"))
+	} else if o.Get("strip_prefix") != nil && o.Get("redirects") == nil && l.last("proxy_cookie_path") == nil {
+		t.im.partly(l.own("proxy_pass"), "with the prefix that Location gets, paths of cookies get it, too, which nginx leaves alone: redirects: keep leaves both")
+	}
+}
+
+func (t *site) proxyRedirect(d *nginxconf.Directive, o *draft.Node) {
+	switch {
+	case d.Arg(0) == "off":
+		o.Set("redirects", draft.Text("keep"))
+		t.im.used(d)
+	case d.Arg(0) == "default":
+		t.im.used(d)
+	default:
+		t.im.standard(d, "the upstream's own addresses in Location become those of the site")
+	}
+}
+
+func (t *site) proxyRetries(l *location, o *draft.Node) {
+	retries := draft.Map()
+	if d := l.last("proxy_next_upstream"); d != nil {
+		t.im.used(d)
+		var statuses []string
+		for _, w := range d.Texts() {
+			switch {
+			case w == "off":
+				retries.Set("attempts", draft.Number(1))
+			case strings.HasPrefix(w, "http_5"):
+				statuses = append(statuses, w[5:])
+			case w == "non_idempotent":
+				t.im.leave(d, "requests that are not idempotent are repeated only if nothing of them was sent")
+			case strings.HasPrefix(w, "http_"):
+				t.im.leave(d, "retries are for statuses of 500 and more: "+w)
+			}
+		}
+		if len(statuses) > 0 {
+			retries.Set("status", draft.Texts(statuses...))
+		}
+	}
+	if d := l.last("proxy_next_upstream_tries"); d != nil {
+		if n, err := strconv.Atoi(d.Arg(0)); err == nil && n > 0 {
+			retries.Set("attempts", draft.Number(n))
+		}
+		t.im.used(d)
+	}
+	if d := l.last("proxy_next_upstream_timeout"); d != nil {
+		t.im.standard(d, "retries have a budget instead of a time")
+	}
+	if retries.Len() > 0 {
+		o.Set("retries", retries.Flow())
+	}
+}

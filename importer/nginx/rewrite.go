@@ -1,0 +1,381 @@
+package nginx
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"millrace/importer/draft"
+	"millrace/importer/nginxconf"
+)
+
+// serverRules translates what a server block does before it looks for a
+// location; true: it never gets there.
+func (t *site) serverRules() bool {
+	l := &location{scope: t.server.scope, path: "/"}
+	answer := t.phase(t.server.scope, l)
+	t.first = append(t.first, l.rules...)
+	if l.fallback != "" {
+		t.fallback = l.fallback
+	}
+	if answer == nil {
+		return false
+	}
+	l.key = "/"
+	t.route(l, answer)
+	for _, d := range t.server.list {
+		if d.Name.Text == "location" {
+			t.im.unreachable(d)
+		}
+	}
+	return true
+}
+
+// unreachable marks a block that nginx never comes to.
+func (im *importer) unreachable(d *nginxconf.Directive) {
+	im.standard(d, "nginx never comes to it: the server returns before")
+	for _, inner := range d.Block {
+		im.unreachable(inner)
+	}
+}
+
+// phase translates the lines of the rewrite module in their order, as rules of
+// a location. What it returns answers every request that comes by them.
+func (t *site) phase(sc *scope, l *location) *draft.Node {
+	answer := t.phaseLines(sc, l)
+	// Behind a rewrite without a flag nginx goes on in the block: what refuses there does
+	// so for the paths that came, and an answer there is for those, too.
+	late := slices.DeleteFunc(slices.Clone(l.rules), func(r ruleDraft) bool { return !r.late })
+	l.rules = slices.DeleteFunc(l.rules, func(r ruleDraft) bool { return r.late })
+	if answer == nil {
+		l.rules = append(l.rules, late...)
+	}
+	return answer
+}
+
+func (t *site) phaseLines(sc *scope, l *location) *draft.Node {
+	for _, d := range sc.list {
+		switch d.Name.Text {
+		case "return":
+			answer, err := t.returned(d, l)
+			if err != nil {
+				t.im.leave(d, err.Error())
+				if answer = refusal(d); answer == nil {
+					answer = denied(404)
+				}
+			} else {
+				t.im.used(d)
+			}
+			return answer
+		case "rewrite":
+			t.rewrite(d, l, nil)
+		case "if":
+			t.condition(d, l)
+		case "break":
+			t.im.standard(d, "rules of a site end where one answers")
+		case "set":
+			if !strings.Contains(d.Arg(1), "$") {
+				t.server.values[strings.TrimPrefix(d.Arg(0), "$")] = d.Arg(1)
+				t.im.used(d)
+			}
+		}
+	}
+	return nil
+}
+
+// captures are the names of an expression's groups, for templates.
+func (t *site) captures(expr string) map[string]string {
+	values := map[string]string{}
+	for k, v := range t.server.values {
+		values[k] = v
+	}
+	if len(t.server.names) > 0 && !strings.HasPrefix(t.server.names[0], "*") {
+		values["server_name"] = t.server.names[0]
+	}
+	if re, err := regexp.Compile(expr); err == nil {
+		for _, name := range re.SubexpNames() {
+			if name != "" {
+				values[name] = "{" + name + "}"
+			}
+		}
+	}
+	return values
+}
+
+// text is a text with variables, for redirects and rewrites.
+func (t *site) text(text, expr string) (string, error) {
+	text = strings.ReplaceAll(text, "$is_args$args", "$is_args")
+	text = strings.ReplaceAll(text, "$is_args$query_string", "$is_args")
+	text = strings.ReplaceAll(text, "$is_args", "") // the query is kept
+	text = strings.TrimSuffix(text, "?$args")
+	text = strings.TrimSuffix(text, "?$query_string")
+	if strings.ContainsAny(strings.ReplaceAll(variable().ReplaceAllString(text, ""), "${", ""), "{}") {
+		return "", fmt.Errorf("%q has braces, which stand for variables here", text)
+	}
+	out, err := template(text, withFields(text), t.captures(expr))
+	if err != nil {
+		return "", err
+	}
+	groups := 0
+	if re, err := regexp.Compile(expr); err == nil {
+		groups = re.NumSubexp()
+	}
+	for _, m := range regexp.MustCompile(`\{(\d+)\}`).FindAllStringSubmatch(out, -1) {
+		if n, _ := strconv.Atoi(m[1]); n > groups {
+			return "", fmt.Errorf("{%d} is no group of the expression", n)
+		}
+	}
+	return out, nil
+}
+
+// returned is what a return answers with.
+func (t *site) returned(d *nginxconf.Directive, l *location) (*draft.Node, error) {
+	status, err := strconv.Atoi(d.Arg(0))
+	text := d.Arg(1)
+	if err != nil {
+		status, text = 302, d.Arg(0)
+	}
+	expr := ""
+	if l.kind == regexLocation {
+		expr = l.expr
+	}
+	switch {
+	case status >= 300 && status < 400 && status != 304:
+		to, err := t.text(text, expr)
+		if err != nil {
+			return nil, fmt.Errorf("write the redirect by hand: %w", err)
+		}
+		return redirect(status, withoutQuery(text, to))
+	case status == 444:
+		t.im.standard(d, "a connection is not closed without an answer: 403")
+		return denied(403), nil
+	case len(d.Args) < 2 && (status == 403 || status == 404 || status == 410 || status == 451 || status == 503):
+		return denied(status), nil
+	case status < 200 || status > 599:
+		return nil, fmt.Errorf("%d is not the status of an answer", status)
+	}
+	respond := draft.Map()
+	if status != 200 {
+		respond.Set("status", draft.Number(status))
+	}
+	if text != "" {
+		if strings.Contains(text, "$") {
+			if text, err = template(text, nil, t.captures("")); err != nil {
+				return nil, fmt.Errorf("texts of respond have no variables: %w", err)
+			}
+		}
+		respond.Set("text", draft.Text(text))
+	}
+	if ct := t.contentType(l); ct != "" && ct != "text/plain" {
+		respond.Set("type", draft.Text(ct))
+	}
+	if respond.Len() == 0 {
+		respond.Set("status", draft.Number(200))
+	}
+	return draft.Map().Set("respond", respond.Flow()).Flow(), nil
+}
+
+// refusal is a return with an error that could not be written as it is: it
+// keeps clients out all the same. nil: the line lets them on.
+func refusal(d *nginxconf.Directive) *draft.Node {
+	status, err := strconv.Atoi(d.Arg(0))
+	switch {
+	case err != nil || status < 400:
+		return nil
+	case status == 404 || status == 410 || status == 451 || status == 503:
+		return denied(status)
+	}
+	return denied(403)
+}
+
+// contentType is that of a text of return.
+func (t *site) contentType(l *location) string {
+	for _, h := range l.all("add_header") {
+		if strings.EqualFold(h.Arg(0), "Content-Type") {
+			t.im.used(h)
+			return h.Arg(1)
+		}
+	}
+	if l.kind == exactLocation {
+		if ct := draft.TypeOf(path.Ext(l.path)); ct != "" {
+			return ct
+		}
+	}
+	if d := l.last("default_type"); d != nil {
+		return d.Arg(0)
+	}
+	return ""
+}
+
+// withoutQuery ends the target of a return so that the query is not added:
+// nginx does so for rewrites alone.
+func withoutQuery(nginx, to string) string {
+	for _, v := range []string{"request_uri", "args", "query_string"} {
+		if strings.Contains(nginx, "$"+v) || strings.Contains(nginx, "${"+v) {
+			return to
+		}
+	}
+	if strings.ContainsAny(to, "?#") {
+		return to
+	}
+	return to + "?"
+}
+
+func redirect(status int, to string) (*draft.Node, error) {
+	switch {
+	case strings.HasPrefix(to, "//"):
+		to = "{scheme}:" + to
+	case !strings.HasPrefix(to, "/") && !strings.Contains(to, "://"):
+		if !strings.HasPrefix(to, "{uri}") && !strings.HasPrefix(to, "{path}") && !strings.HasPrefix(to, "{1}") {
+			to = "/" + to
+		}
+	}
+	if strings.ContainsFunc(to, func(r rune) bool { return r <= ' ' || r == '\\' || r == 0x7f }) {
+		return nil, fmt.Errorf("%q cannot be an address", to)
+	}
+	if status == 307 || status == 308 || status >= 301 && status <= 303 {
+		return draft.Map().Set("redirect", draft.Map().Set("to", draft.Text(to)).Set("status", draft.Number(status)).Flow()).Flow(), nil
+	}
+	return nil, fmt.Errorf("%d is no redirect: 301, 302, 303, 307 or 308", status)
+}
+
+// rewrite translates one, with the conditions of the if that it stands in.
+func (t *site) rewrite(d *nginxconf.Directive, l *location, when *draft.Node) {
+	positive, except, _ := excepting(d.Arg(0))
+	expr, err := expression(positive, false)
+	if err == nil && except != "" {
+		except, err = expression(except, false)
+	}
+	if err != nil {
+		t.im.leave(d, fmt.Sprintf("write it as rules: %v", err))
+		return
+	}
+	target, flag := d.Arg(1), d.Arg(2)
+	absolute := strings.Contains(target, "://") && (strings.HasPrefix(target, "http") || strings.HasPrefix(target, "$scheme"))
+	redirects := flag == "permanent" || flag == "redirect" || absolute
+	if !redirects && flag != "last" && l.own("proxy_pass") != nil && (flag == "break" || l.kind == namedLocation) {
+		return // the proxy changes the path
+	}
+	stays := !redirects && flag == "break" && l.block != nil
+	if stays {
+		l.moved = d
+	}
+	n, err := t.scoped(l, expr)
+	if err != nil {
+		t.im.leave(d, fmt.Sprintf("write it as rules: %v", err))
+		return
+	}
+	if stays && !t.answersAlike(l, target) {
+		t.im.leave(d, "its location answers for the path that this makes, and here another one would: it answers 501 until you have written it as a route and a rule")
+		lost().CopyTo(n)
+	} else if err := t.target(n, target, expr, flag == "permanent", redirects); err != nil {
+		t.im.leave(d, fmt.Sprintf("write it as a rule: %v", err))
+		return
+	}
+	if when != nil {
+		when.CopyTo(n)
+	}
+	exceptAlso(n, except)
+	t.im.used(d)
+	l.rules = append(l.rules, ruleDraft{node: n, comment: d.At(), late: flag == "" && !redirects})
+}
+
+// answersAlike reports whether whatever location has the paths that a rewrite makes
+// serves the same files as l.
+func (t *site) answersAlike(l *location, target string) bool {
+	begins, _, _ := strings.Cut(target, "$")
+	return l.own("return") == nil && l.aliased() == nil && !slices.ContainsFunc(t.locations, func(o *location) bool {
+		reached := o.kind == regexLocation || o.kind == exactLocation && strings.HasPrefix(o.path, begins) || o.isPrefix() && (strings.HasPrefix(o.path, begins) || strings.HasPrefix(begins, o.path))
+		others := o.passes() && o.own("fastcgi_pass") == nil || o.own("return") != nil || o.aliased() != nil || !sameRoot(o, l)
+		return reached && others && o.internal() == nil && !o.deniesAll()
+	})
+}
+
+// exceptAlso makes a rule one that is not for the paths of an expression either.
+func exceptAlso(n *draft.Node, expr string) {
+	if expr == "" {
+		return
+	}
+	list := n.Get("except")
+	if list == nil {
+		list = draft.List().Flow()
+	}
+	list.Add(draft.Verbatim("~" + expr))
+	n.Set("except", list)
+}
+
+// target sets what a rewrite makes of a path.
+func (t *site) target(n *draft.Node, target, expr string, permanent, redirects bool) error {
+	bare, dropQuery := strings.CutSuffix(target, "?")
+	to, err := t.text(bare, expr)
+	if err != nil {
+		return err
+	}
+	if all, noSlash := everything(expr); all && !noSlash && n.Get("regex") == nil {
+		to = strings.ReplaceAll(to, "{1}", "{path}")
+	}
+	switch {
+	case dropQuery && !strings.Contains(to, "?"):
+		to += "?"
+	case !dropQuery && strings.Contains(to, "?") && !strings.Contains(to, "{query}"):
+		to += "&{query}" // nginx adds the request's
+	}
+	if !redirects {
+		if rest, all := strings.CutSuffix(to, "{uri}"); all {
+			to = rest + "{path}" // the query stays as it is
+		}
+		if !strings.HasPrefix(to, "/") && !strings.HasPrefix(to, "{") {
+			to = "/" + to
+		}
+		n.Set("rewrite", draft.Text(to))
+		return nil
+	}
+	status := 302
+	if permanent {
+		status = 301
+	}
+	r, err := redirect(status, to)
+	if err != nil {
+		return err
+	}
+	r.CopyTo(n)
+	return nil
+}
+
+// scoped are the keys of a rule that is for the paths of a location which an
+// expression matches.
+func (t *site) scoped(l *location, expr string) (*draft.Node, error) {
+	n := draft.Map()
+	all, _ := everything(expr)
+	re, err := regexp.Compile(expr)
+	if err != nil {
+		return nil, fmt.Errorf("%w", err)
+	}
+	set := func(e string) (*draft.Node, error) { return n.Set("regex", draft.Verbatim(e)), nil }
+	switch {
+	case l.kind == regexLocation:
+		if all && re.NumSubexp() == 0 {
+			return l.match(), nil
+		}
+		return set(expr)
+	case l.kind == namedLocation:
+		return nil, fmt.Errorf("rules come before named routes: write it above")
+	case l.path == "/" && l.kind != exactLocation:
+		if all && re.NumSubexp() == 0 {
+			return n, nil
+		}
+		return set(expr)
+	case l.kind == exactLocation:
+		if all && re.NumSubexp() == 0 || re.MatchString(l.path) && re.NumSubexp() == 0 {
+			return exactly(n, l.path), nil
+		}
+		return set(expr)
+	case all && re.NumSubexp() == 0:
+		l.match().CopyTo(n)
+		return n, nil
+	}
+	return set(expr)
+}

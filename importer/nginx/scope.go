@@ -1,0 +1,70 @@
+package nginx
+
+import (
+	"slices"
+
+	"millrace/importer/nginxconf"
+)
+
+// scope is a block with those around it: settings come from the nearest that
+// has them.
+type scope struct {
+	parent *scope
+	list   []*nginxconf.Directive
+}
+
+// own is the last directive of a name in the block itself.
+func (s *scope) own(name string) *nginxconf.Directive {
+	for _, d := range slices.Backward(s.list) {
+		if d.Name.Text == name && !d.Opens {
+			return d
+		}
+	}
+	return nil
+}
+
+// last is the directive that holds here, or nil.
+func (s *scope) last(name string) *nginxconf.Directive {
+	for at := s; at != nil; at = at.parent {
+		if d := at.own(name); d != nil {
+			return d
+		}
+	}
+	return nil
+}
+
+// all are the directives of these names that hold here: nginx takes them from
+// the nearest block that has one of them, and none of those around it.
+func (s *scope) all(names ...string) (found []*nginxconf.Directive) {
+	for at := s; at != nil; at = at.parent {
+		for _, d := range at.list {
+			if slices.Contains(names, d.Name.Text) {
+				found = append(found, d)
+			}
+		}
+		if found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+// each are the directives of a name in the block itself.
+func (s *scope) each(name string) (found []*nginxconf.Directive) {
+	for _, d := range s.list {
+		if d.Name.Text == name {
+			found = append(found, d)
+		}
+	}
+	return found
+}
+
+func unique(texts []string) []string {
+	var out []string
+	for _, t := range texts {
+		if !slices.Contains(out, t) {
+			out = append(out, t)
+		}
+	}
+	return out
+}

@@ -1,0 +1,197 @@
+// Package nginxconf reads the configs of nginx: their words as nginx splits
+// them, each directive with its file and line, includes in their place. It
+// knows nothing of what directives mean.
+package nginxconf
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"millrace/importer/draft"
+)
+
+// Word is an argument of a directive.
+type Word struct {
+	Text   string // without quotes and escapes
+	Raw    string // as it was written
+	Quoted bool
+}
+
+// Directive is one line of a config, or a block. In a map or a types block the
+// entries are directives, too.
+type Directive struct {
+	Name  Word
+	Args  []Word
+	Block []*Directive // its lines
+	Opens bool         // it has a block, maybe an empty one
+	Code  string       // the source of a block of Lua
+	File  string
+	Line  int
+}
+
+// Arg is the text of an argument, "" where there is none.
+func (d *Directive) Arg(i int) string {
+	if i < 0 || i >= len(d.Args) {
+		return ""
+	}
+	return d.Args[i].Text
+}
+
+// Texts are the arguments; of nil, none.
+func (d *Directive) Texts() []string {
+	if d == nil {
+		return nil
+	}
+	texts := make([]string, len(d.Args))
+	for i, a := range d.Args {
+		texts[i] = a.Text
+	}
+	return texts
+}
+
+// String is the directive on one line, as it was written, without its block.
+func (d *Directive) String() string {
+	parts := []string{d.Name.Raw}
+	for _, a := range d.Args {
+		parts = append(parts, strings.Join(strings.Fields(a.Raw), " "))
+	}
+	return strings.Join(parts, " ")
+}
+
+// At is the place of the directive: file:line.
+func (d *Directive) At() string { return fmt.Sprintf("%s:%d", d.File, d.Line) }
+
+// Parse reads a config and all that it includes. Relative includes are in the
+// config's folder, as with nginx.
+func Parse(name string, files draft.Files) ([]*Directive, error) {
+	l := &loader{Reader: draft.Reader{Files: files}, dir: filepath.Dir(name)}
+	return l.load(name, 0)
+}
+
+// loader follows includes.
+type loader struct {
+	draft.Reader
+	dir        string
+	directives int
+}
+
+func (l *loader) load(name string, depth int) ([]*Directive, error) {
+	text, err := l.Text(name)
+	if err != nil {
+		return nil, err
+	}
+	p := &parser{lexer: lexer{name: name, remaining: text, line: 1}, loader: l, includes: depth}
+	list, err := p.block(0)
+	return list, draft.At(err, name, p.line)
+}
+
+// include is what stands in the files that a pattern names.
+func (l *loader) include(d *Directive, depth int) ([]*Directive, error) {
+	if len(d.Args) != 1 || d.Opens {
+		return nil, errors.New("include takes one file")
+	}
+	if depth >= draft.MaxDepth {
+		return nil, fmt.Errorf("includes are nested more than %d deep: %s includes itself", draft.MaxDepth, d.File)
+	}
+	names, err := l.Names(d.Arg(0), l.dir)
+	if err != nil {
+		return nil, err
+	}
+	var all []*Directive
+	for _, name := range names {
+		list, err := l.load(name, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, list...)
+	}
+	return all, nil
+}
+
+// parser makes directives of words.
+type parser struct {
+	lexer
+	loader   *loader
+	includes int // how deep
+}
+
+func (p *parser) block(depth int) (list []*Directive, err error) {
+	for {
+		d, end, err := p.directive(depth)
+		switch {
+		case err != nil:
+			return nil, err
+		case end:
+			return list, nil
+		case d.Name.Text == "include":
+			more, err := p.loader.include(d, p.includes)
+			if err != nil {
+				return nil, draft.Included(err)
+			}
+			list = append(list, more...)
+		default:
+			list = append(list, d)
+		}
+	}
+}
+
+// directive reads the next one; end: the block, or the file, is over.
+func (p *parser) directive(depth int) (d *Directive, end bool, err error) {
+	var words []Word
+	line := 0
+	for {
+		w, kind, err := p.next()
+		if err != nil {
+			return nil, false, err
+		}
+		if kind == isWord {
+			if len(words) == 0 {
+				line = p.start
+			}
+			words = append(words, w)
+			continue
+		}
+		if len(words) == 0 {
+			return nil, true, p.closes(kind, depth)
+		}
+		if p.loader.directives++; p.loader.directives > draft.MaxLines {
+			return nil, false, fmt.Errorf("the config has more than %d directives", draft.MaxLines)
+		}
+		d = &Directive{Name: words[0], Args: words[1:], File: p.name, Line: line}
+		switch kind {
+		case isSemicolon:
+			return d, false, nil
+		case isOpen:
+			d.Opens = true
+			return d, false, p.body(d, depth)
+		}
+		return nil, false, fmt.Errorf("%q is not ended by \";\" or a block", d.Name.Text)
+	}
+}
+
+// closes checks that a block may end here.
+func (p *parser) closes(kind tokenKind, depth int) error {
+	switch {
+	case kind == isEnd && depth > 0:
+		return errors.New("a block is not closed: \"}\" is missing")
+	case kind == isClose && depth == 0:
+		return errors.New("\"}\" closes nothing")
+	case kind == isSemicolon, kind == isOpen:
+		return errors.New("a name is missing before \";\" or \"{\"")
+	}
+	return nil
+}
+
+func (p *parser) body(d *Directive, depth int) (err error) {
+	if strings.HasSuffix(d.Name.Text, "_by_lua_block") {
+		d.Code, err = p.code()
+		return err
+	}
+	if depth >= draft.MaxDepth {
+		return fmt.Errorf("blocks are nested more than %d deep", draft.MaxDepth)
+	}
+	d.Block, err = p.block(depth + 1)
+	return err
+}
