@@ -30,7 +30,7 @@ var layers = [][]string{
 	{"internal/config", "internal/server/certs", "internal/server/h3", "internal/engine/slim"},
 	{"static", "images", "php", "cache", "websocket", "lab", "internal/server", "internal/ops/admin"},
 	{"proxy", "static/original"},
-	{"internal/upstream", "internal/server/guard", "internal/access/signin", "store/disk", "store/memory", "store/redis", "store/s3", "bus/nats"},
+	{"internal/upstream", "internal/server/guard", "internal/access/signin", "store/disk", "store/memory", "store/redis", "store/s3", "store/bus/nats"},
 	{"internal/lane", "static/packer", "internal/wire/dictionary", "internal/ops/dashboard"},
 	{"store", "bus", "internal/wire/send", "internal/route/site", "internal/observe/accesslog", "internal/wire/compress", "internal/process/gogc", "static/packfile", "internal/upstream/spool", "internal/ops/otlp", "internal/ops/slow", "internal/ops/exposition", "internal/route/rulefile"},
 	{"internal/observe/meter", "internal/wire/negotiate", "internal/wire/condition", "internal/ops/chart", "internal/wire/field", "internal/upstream/fastcgi", "internal/route/match", "internal/access/password", "internal/wire/epoll", "internal/process/servertest", "internal/process/servertest", "internal/wire/h2", "internal/wire/lean", "internal/route/headers", "internal/route/headers", "internal/wire/netset", "internal/access/admit", "internal/access/token", "importer/caddyconf", "importer/apacheconf", "importer/importertest"},
@@ -98,7 +98,7 @@ var rooms = map[string][][]string{
 		{"store"},
 	},
 	"bus": {
-		{"bus/bustest"},
+		{"store/bus/bustest"},
 		{"bus"},
 	},
 }
@@ -139,7 +139,7 @@ var thirdParty = map[string][]string{
 	"store/disk":        {"golang.org/x/sys"},
 	"cache/rfc9111":     {"github.com/dunglas/httpsfv"},
 	"store/redis":       {"github.com/redis/rueidis"},
-	"bus/nats":          {"github.com/nats-io/nats.go"},
+	"store/bus/nats":          {"github.com/nats-io/nats.go"},
 	"internal/wire/field":    {"golang.org/x/net"}, // httpguts: tokens and lists of them
 	"images/codec":      {"github.com/gen2brain/avif", "github.com/gen2brain/webp", "golang.org/x/image", "golang.org/x/sys"},
 	"images/convert":    {"golang.org/x/image"}, // decoders

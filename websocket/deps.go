@@ -6,10 +6,10 @@ import (
 	"io"
 	"log/slog"
 
-	"millrace/bus"
 	"millrace/internal/observe/meter"
 	"millrace/internal/upstream"
 	"millrace/proxy"
+	"millrace/store/bus"
 	"millrace/websocket/conn"
 )
 

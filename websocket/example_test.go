@@ -12,7 +12,7 @@ import (
 	"github.com/gobwas/ws"
 	"github.com/gobwas/ws/wsutil"
 
-	"millrace/bus"
+	"millrace/store/bus"
 	"millrace/websocket"
 	"millrace/websocket/channels"
 	"millrace/websocket/conn"

@@ -5,8 +5,8 @@ package engine
 import (
 	"log/slog"
 
-	"millrace/bus"
-	"millrace/bus/nats"
+	"millrace/store/bus"
+	"millrace/store/bus/nats"
 	"millrace/websocket/channels"
 )
 

@@ -12,11 +12,11 @@ import (
 	"strings"
 	"time"
 
-	"millrace/bus"
 	"millrace/internal/access/admit"
 	"millrace/internal/config"
 	"millrace/internal/server"
 	"millrace/store"
+	"millrace/store/bus"
 	"millrace/websocket/channels"
 )
 

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"millrace/bus"
 	"millrace/internal/server"
 	"millrace/internal/upstream"
+	"millrace/store/bus"
 	"millrace/websocket"
 	"millrace/websocket/channels"
 	"millrace/websocket/conn"

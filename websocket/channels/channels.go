@@ -63,9 +63,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"millrace/bus"
 	"millrace/internal/access/token"
 	"millrace/internal/observe/meter"
+	"millrace/store/bus"
 	"millrace/websocket/auth"
 	"millrace/websocket/conn"
 	"millrace/websocket/frame"

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"millrace/bus"
+	"millrace/store/bus"
 )
 
 // maxID is the most bytes that a command's id has, as it is written: it comes

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"millrace/bus"
+	"millrace/store/bus"
 	"millrace/websocket/frame"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"millrace/bus"
+	"millrace/store/bus"
 )
 
 // cursor is how far an event stream has come, in all of its channels. As the id

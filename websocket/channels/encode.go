@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
-	"millrace/bus"
+	"millrace/store/bus"
 	"millrace/websocket/hub"
 )
 

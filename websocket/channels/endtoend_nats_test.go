@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"millrace/bus"
-	"millrace/bus/nats"
+	"millrace/store/bus"
+	"millrace/store/bus/nats"
 	"millrace/websocket/channels"
 )
 

@@ -22,8 +22,8 @@ import (
 	"github.com/gobwas/ws"
 	"github.com/gobwas/ws/wsutil"
 
-	"millrace/bus"
 	"millrace/internal/observe/meter"
+	"millrace/store/bus"
 	"millrace/websocket/auth"
 	"millrace/websocket/channels"
 	"millrace/websocket/conn"

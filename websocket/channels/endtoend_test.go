@@ -17,7 +17,7 @@ import (
 	"github.com/gobwas/ws"
 	"github.com/gobwas/ws/wsutil"
 
-	"millrace/bus"
+	"millrace/store/bus"
 	"millrace/websocket/channels"
 )
 

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"millrace/bus"
 	"millrace/internal/observe/meter"
+	"millrace/store/bus"
 	"millrace/websocket/auth"
 )
 

@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"millrace/bus"
+	"millrace/store/bus"
 )
 
 // reader is the client of an event stream, and its ResponseWriter.

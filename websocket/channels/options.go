@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"millrace/bus"
 	"millrace/internal/bytesize"
+	"millrace/store/bus"
 	"millrace/websocket/auth"
 )
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"millrace/bus"
+	"millrace/store/bus"
 	"millrace/websocket/auth"
 	"millrace/websocket/frame"
 )

@@ -17,7 +17,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"millrace/bus"
+	"millrace/store/bus"
 )
 
 const (

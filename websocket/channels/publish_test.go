@@ -13,8 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"millrace/bus"
 	"millrace/internal/access/token"
+	"millrace/store/bus"
 	"millrace/websocket/auth"
 )
 

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"millrace/bus"
+	"millrace/store/bus"
 )
 
 const (

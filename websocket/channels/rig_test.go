@@ -14,9 +14,9 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"millrace/bus"
 	"millrace/internal/access/token"
 	"millrace/internal/observe/meter"
+	"millrace/store/bus"
 	"millrace/websocket/auth"
 	"millrace/websocket/frame"
 )

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"time"
 
-	"millrace/bus"
 	"millrace/internal/access/token"
+	"millrace/store/bus"
 	"millrace/websocket/auth"
 	"millrace/websocket/frame"
 	"millrace/websocket/hub"

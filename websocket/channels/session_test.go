@@ -11,7 +11,7 @@ import (
 	"time"
 	"unsafe"
 
-	"millrace/bus"
+	"millrace/store/bus"
 	"millrace/websocket/auth"
 	"millrace/websocket/frame"
 	"millrace/websocket/hub"

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"sync"
 
-	"millrace/bus"
+	"millrace/store/bus"
 	"millrace/websocket/auth"
 	"millrace/websocket/hub"
 )

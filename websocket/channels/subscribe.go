@@ -8,7 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"millrace/bus"
+	"millrace/store/bus"
 	"millrace/websocket/frame"
 	"millrace/websocket/hub"
 )

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"millrace/bus"
+	"millrace/store/bus"
 )
 
 // million is how many subscribers the benchmarks have, without sockets.

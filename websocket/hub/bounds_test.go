@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"millrace/bus"
+	"millrace/store/bus"
 )
 
 // TestSlices: a large channel is served in slices, and a small one meanwhile.

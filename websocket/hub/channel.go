@@ -5,7 +5,7 @@ import (
 	"strings"
 	"sync"
 
-	"millrace/bus"
+	"millrace/store/bus"
 )
 
 const (

@@ -13,8 +13,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"millrace/bus"
 	"millrace/internal/observe/meter"
+	"millrace/store/bus"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -36,8 +36,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"millrace/bus"
 	"millrace/internal/observe/meter"
+	"millrace/store/bus"
 )
 
 // DefaultMaxChannels is what Options.MaxChannels is when it is 0: with one

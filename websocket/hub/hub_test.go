@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"millrace/bus"
+	"millrace/store/bus"
 )
 
 func sortOffsets(o []uint64) { slices.Sort(o) }

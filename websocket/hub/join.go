@@ -6,7 +6,7 @@ import (
 	"math"
 	"sync/atomic"
 
-	"millrace/bus"
+	"millrace/store/bus"
 )
 
 // Subscriber is one client of a shard.

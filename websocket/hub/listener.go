@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"millrace/bus"
+	"millrace/store/bus"
 )
 
 const (

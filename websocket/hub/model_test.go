@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"millrace/bus"
+	"millrace/store/bus"
 )
 
 // told is what a client knows after a while: the offsets of a channel, from

@@ -4,7 +4,7 @@ import (
 	"sort"
 	"sync/atomic"
 
-	"millrace/bus"
+	"millrace/store/bus"
 )
 
 // waiter is a subscription that joins.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"millrace/bus"
+	"millrace/store/bus"
 )
 
 // TestQuestionShared: a thousand clients of a channel that come back at once cost the bus

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"millrace/bus"
+	"millrace/store/bus"
 )
 
 // placesOf waits until n publications without an offset have one.

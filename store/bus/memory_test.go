@@ -12,8 +12,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"millrace/bus"
-	"millrace/bus/bustest"
+	"millrace/store/bus"
+	"millrace/store/bus/bustest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"millrace/bus"
+	"millrace/store/bus"
 )
 
 // flushWindow is how many publications of the outbox are on their way to the

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"millrace/bus"
+	"millrace/store/bus"
 )
 
 // checkOrder looks at what publishers sent as "publisher/number".

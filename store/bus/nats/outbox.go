@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"millrace/bus"
+	"millrace/store/bus"
 )
 
 const (

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"millrace/bus"
+	"millrace/store/bus"
 )
 
 // waitLimit is how long the suite waits for what must happen.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"millrace/bus"
+	"millrace/store/bus"
 )
 
 const (

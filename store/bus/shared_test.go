@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"millrace/bus"
-	"millrace/bus/bustest"
+	"millrace/store/bus"
+	"millrace/store/bus/bustest"
 )
 
 // TestSharedSuite: what one user has is a bus as any other.

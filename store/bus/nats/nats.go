@@ -44,7 +44,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"millrace/bus"
+	"millrace/store/bus"
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"millrace/bus"
+	"millrace/store/bus"
 )
 
 // Headers of a message in the stream, beside the server's own. Who publishes

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"millrace/bus"
+	"millrace/store/bus"
 )
 
 func (s suite) since(t *testing.T) {

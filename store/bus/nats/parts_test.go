@@ -11,7 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"millrace/bus"
+	"millrace/store/bus"
 )
 
 // FuzzChannel encodes names: one token of a subject, and back.

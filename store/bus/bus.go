@@ -1,7 +1,7 @@
 // Package bus is the seam through which the channels of several machines are
 // one: it puts publications into an order, keeps the latest of each channel,
 // and tells everyone who listens. [Memory] does so within one process;
-// bus/nats between machines. Engines pass the suite in bus/bustest.
+// store/bus/nats between machines. Engines pass the suite in store/bus/bustest.
 package bus
 
 import (

@@ -11,7 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"millrace/bus"
+	"millrace/store/bus"
 )
 
 const (

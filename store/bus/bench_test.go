@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"millrace/bus"
+	"millrace/store/bus"
 )
 
 // deaf does nothing with what it is told.

@@ -14,9 +14,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"millrace/bus"
-	"millrace/bus/bustest"
 	"millrace/internal/process/servertest"
+	"millrace/store/bus"
+	"millrace/store/bus/bustest"
 )
 
 func TestMain(m *testing.M) {

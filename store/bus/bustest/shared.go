@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"millrace/bus"
+	"millrace/store/bus"
 )
 
 // present are the clients in a channel.
