@@ -69,17 +69,17 @@ var rooms = map[string][][]string{
 	"lab": {
 		{"lab"},
 		{ // experiments do not know each other
-			"lab/experiment/apicache", "lab/experiment/cache", "lab/experiment/echoramp", "lab/experiment/embed",
-			"lab/experiment/files", "lab/experiment/images", "lab/experiment/packed", "lab/experiment/pgoproof", "lab/experiment/protocols", "lab/experiment/proxy", "lab/experiment/sendfile",
+			"lab/experiment/cache", "lab/experiment/cache", "lab/experiment/websocket", "lab/experiment/embed",
+			"lab/experiment/files", "lab/experiment/images", "lab/experiment/packed", "lab/experiment/images", "lab/experiment/protocols", "lab/experiment/proxy", "lab/experiment/sendfile",
 			"lab/experiment/tls", "lab/experiment/websocket",
 		},
-		{"lab/experiment/cache/origin", "lab/experiment/fileserver", "lab/experiment/h2load", "lab/experiment/rows"},
+		{"lab/experiment/cache", "lab/experiment", "lab/experiment", "lab/experiment"},
 		{"lab/experiment"},
-		{"lab/live", "lab/pgo", "lab/report", "lab/trial"},
-		{"lab/cost", "lab/gate"},
+		{"lab/live", "lab/pgo", "lab/report", "lab/experiment"},
+		{"lab/gate", "lab/gate"},
 		{"lab/load", "lab/subject"},
-		{"lab/link", "lab/load/abuse", "lab/load/client", "lab/record"},
-		{"lab/result", "lab/stats"},
+		{"lab/link", "lab/load/client", "lab/load/client", "lab/record"},
+		{"lab/record", "lab/stats"},
 	},
 	"internal/upstream": {
 		{"internal/upstream", "internal/upstream/faulty"},
@@ -129,7 +129,7 @@ var thirdParty = map[string][]string{
 	"internal/ops/chart":    {"golang.org/x/image"},
 	"lab/link":          {"golang.org/x/sys"},
 	"lab/load":          {"golang.org/x/sys"},
-	"lab/load/abuse":    {"golang.org/x/net"},
+	"lab/load/client":    {"golang.org/x/net"},
 	"lab/load/client":   {"github.com/gobwas/ws", "github.com/quic-go/quic-go", "golang.org/x/net"},
 	"lab/record":        {"golang.org/x/sys"},
 	"lab/subject":       {"golang.org/x/sys"},
@@ -264,7 +264,7 @@ func skipDir(dir string) bool {
 		return true
 	}
 	_, err := os.Stat(filepath.Join(dir, "go.mod"))
-	return err == nil // another module: tools, bench/subjects
+	return err == nil // another module: tools, lab/bench/subjects
 }
 
 // layerOf is the line of a package in layers, or -1. Packages below a listed

@@ -59,7 +59,7 @@ var (
 func TestPerformanceChart(t *testing.T) {
 	c := chart.Intervals{
 		Title: "CPU time, Millrace against others: left of the line it needs less",
-		About: "medians and ranges of the rounds; made from bench/*.md",
+		About: "medians and ranges of the rounds; made from lab/bench/*.md",
 	}
 	for _, row := range charted {
 		low, mid, high := measured(t, filepath.Join("bench", row.file), row.cells)

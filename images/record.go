@@ -25,7 +25,7 @@ const (
 	// sizes × formats, as a page's srcset has them.
 	maxVariants = 64
 	// heldBytes is the largest variant whose bytes are held in memory: from
-	// there on sendfile costs no more (bench/AA.md, embed-vs-disk).
+	// there on sendfile costs no more (lab/bench/AA.md, embed-vs-disk).
 	heldBytes = 64 << 10
 	// DefaultHeld is what a handler holds in memory, in bytes, where its source
 	// has no memory that it could share (original.Memory).

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
+	"millrace/lab/experiment"
 	"millrace/lab/load"
-	"millrace/lab/result"
+	"millrace/lab/record"
 	"millrace/lab/subject"
-	"millrace/lab/trial"
 )
 
 // CompareOptions say what Compare does.
@@ -22,7 +22,7 @@ type CompareOptions struct {
 	Arms []CompareArm // the first is the baseline
 	// Load is given to each; its URL comes from the arm.
 	Load  load.Config
-	Mode  result.Mode // Quick: within a minute; Full: some ten
+	Mode  record.Mode // Quick: within a minute; Full: some ten
 	Delta float64     // what counts as equal, as a share; 0: 0.01
 	// Differ is why answers need not be equal between the arms; empty: they must.
 	Differ string
@@ -67,9 +67,9 @@ const maxReady = 30 * time.Second
 
 // Compare holds arms against each other, in interleaved blocks, until a verdict
 // is there or the time is over.
-func Compare(ctx context.Context, o CompareOptions, watch result.Watch) (*result.Result, error) {
-	res := &result.Result{
-		Format: result.Format, Kind: result.KindCompare, Name: "compare", Mode: o.Mode, Started: time.Now(),
+func Compare(ctx context.Context, o CompareOptions, watch record.Watch) (*record.Result, error) {
+	res := &record.Result{
+		Format: record.Format, Kind: record.KindCompare, Name: "compare", Mode: o.Mode, Started: time.Now(),
 	}
 	if len(o.Arms) < 2 {
 		return res, errors.New("a comparison needs two arms, A=… and B=…")
@@ -78,21 +78,21 @@ func Compare(ctx context.Context, o CompareOptions, watch result.Watch) (*result
 	if err != nil {
 		return res, err
 	}
-	err = trial.RunPlan(ctx, plan, res, watch)
+	err = experiment.RunPlan(ctx, plan, res, watch)
 	res.Ended = time.Now()
 	return res, err
 }
 
 // plan is the trial that answers the question.
-func (o CompareOptions) plan(res *result.Result) (trial.Plan, error) {
+func (o CompareOptions) plan(res *record.Result) (experiment.Plan, error) {
 	names := make([]string, len(o.Arms))
-	p := trial.Plan{
+	p := experiment.Plan{
 		Decide: []string{"user_instructions", "cpu_ns", "requests_per_second", "latency_p99_ns"},
 		Delta:  o.Delta, Differ: o.Differ, Seed: o.Seed,
 		Blocks: []int{12, 18, 24}, Slot: 250 * time.Millisecond, Warmup: 50 * time.Millisecond,
 		Budget: 60 * time.Second,
 	}
-	if o.Mode == result.Full {
+	if o.Mode == record.Full {
 		p.Blocks, p.PerRestart = []int{24, 48, 72}, 2
 		p.Slot, p.Warmup, p.Budget = time.Second, 200*time.Millisecond, 10*time.Minute
 	}
@@ -129,7 +129,7 @@ func (o CompareOptions) plan(res *result.Result) (trial.Plan, error) {
 			return p, fmt.Errorf("%s: %w", a.Name, err)
 		}
 	}
-	p.Workloads = []trial.Workload{{Name: "load", About: describe(cfg), Load: o.Load}}
+	p.Workloads = []experiment.Workload{{Name: "load", About: describe(cfg), Load: o.Load}}
 	res.Title = strings.Join(names, " against ")
 	res.Question = fmt.Sprintf("Does %s differ from %s, and by how much?", strings.Join(names[1:], " or "), names[0])
 	res.Rule = fmt.Sprintf("Better or worse where the whole 95 %% interval of the ratio lies on one side of 1, its centre is further away than %.3g %%, "+
@@ -139,27 +139,27 @@ func (o CompareOptions) plan(res *result.Result) (trial.Plan, error) {
 }
 
 // arm is how the trial starts it.
-func (a CompareArm) arm(scheme string) (trial.Arm, error) {
+func (a CompareArm) arm(scheme string) (experiment.Arm, error) {
 	if a.URL != "" {
 		pids, err := listening(a.URL)
 		about := a.URL
 		if err != nil {
 			about += " (its costs are unknown: " + err.Error() + ")"
 		}
-		return trial.Arm{
+		return experiment.Arm{
 			Name: a.Name, About: about, Fixed: true,
-			Start: func(context.Context) (*trial.Instance, error) {
-				return &trial.Instance{URL: map[string]string{"": a.URL}, PIDs: pids}, nil
+			Start: func(context.Context) (*experiment.Instance, error) {
+				return &experiment.Instance{URL: map[string]string{"": a.URL}, PIDs: pids}, nil
 			},
 		}, nil
 	}
-	return trial.Arm{
+	return experiment.Arm{
 		Name: a.Name, About: a.Command, Command: []string{"/bin/sh", "-c", a.Command},
-		Start: func(ctx context.Context) (*trial.Instance, error) { return a.start(ctx, scheme) },
+		Start: func(ctx context.Context) (*experiment.Instance, error) { return a.start(ctx, scheme) },
 	}, nil
 }
 
-func (a CompareArm) start(ctx context.Context, scheme string) (*trial.Instance, error) {
+func (a CompareArm) start(ctx context.Context, scheme string) (*experiment.Instance, error) {
 	p, err := subject.Retry(ctx, func() (*subject.Process, error) {
 		free, err := subject.FreePort()
 		if err != nil {
@@ -177,7 +177,7 @@ func (a CompareArm) start(ctx context.Context, scheme string) (*trial.Instance, 
 	if path == "" {
 		path = "/"
 	}
-	return &trial.Instance{
+	return &experiment.Instance{
 		URL:  map[string]string{"": scheme + "://" + p.Address() + path},
 		PIDs: []int{p.PID}, Stop: p.Stop,
 	}, nil

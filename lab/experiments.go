@@ -6,20 +6,17 @@ import (
 	"strings"
 
 	"millrace/lab/experiment"
-	"millrace/lab/experiment/apicache"
 	"millrace/lab/experiment/cache"
-	"millrace/lab/experiment/echoramp"
 	"millrace/lab/experiment/embed"
 	"millrace/lab/experiment/files"
 	"millrace/lab/experiment/images"
 	"millrace/lab/experiment/packed"
-	"millrace/lab/experiment/pgoproof"
 	"millrace/lab/experiment/protocols"
 	"millrace/lab/experiment/proxy"
 	"millrace/lab/experiment/sendfile"
 	"millrace/lab/experiment/tls"
 	"millrace/lab/experiment/websocket"
-	"millrace/lab/result"
+	"millrace/lab/record"
 )
 
 // Experiments lists the built-in ones: first what millrace does beside its peers,
@@ -36,19 +33,19 @@ func Experiments() []experiment.Experiment {
 		packed.Experiment(),
 		embed.Experiment(),
 		sendfile.Experiment(),
-		echoramp.RampExperiment(),
-		apicache.APIExperiment(),
-		pgoproof.PGOExperiment(),
+		websocket.RampExperiment(),
+		cache.APIExperiment(),
+		images.PGOExperiment(),
 	}
 }
 
 // Experiment runs one of them by name. As with Load, the result holds what was
 // measured even where there is an error.
-func Experiment(ctx context.Context, name string, env experiment.Env) (*result.Result, error) {
+func Experiment(ctx context.Context, name string, env experiment.Env) (*record.Result, error) {
 	var names []string
 	for _, e := range Experiments() {
 		if e.Name == name {
-			return experiment.Run(ctx, result.KindExperiment, e, env)
+			return experiment.Run(ctx, record.KindExperiment, e, env)
 		}
 		names = append(names, e.Name)
 	}

@@ -5,7 +5,7 @@
 // It looks at servers from outside, through sockets and /proc, and imports none
 // of the packages that serve: Millrace is measured like every other server.
 //
-// What it finds is a result.Result; lab/report makes the reports.
+// What it finds is a record.Result; lab/report makes the reports.
 package lab
 
 import (
@@ -16,11 +16,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"millrace/lab/cost"
 	"millrace/lab/gate"
 	"millrace/lab/load"
 	"millrace/lab/record"
-	"millrace/lab/result"
 )
 
 // LoadOptions say what Load does.
@@ -41,15 +39,15 @@ const recordEvery = 100 * time.Millisecond
 // Load loads one target. When ctx ends early the result holds what was measured
 // and says so. An error comes with what was measured as far as there is any:
 // a result without samples has nothing worth keeping.
-func Load(ctx context.Context, o LoadOptions, watch result.Watch) (*result.Result, error) {
+func Load(ctx context.Context, o LoadOptions, watch record.Watch) (*record.Result, error) {
 	if watch == nil {
-		watch = func(result.Event) {}
+		watch = func(record.Event) {}
 	}
-	res := &result.Result{
-		Format: result.Format, Kind: result.KindLoad, Name: "load", Title: "load on " + o.URL,
+	res := &record.Result{
+		Format: record.Format, Kind: record.KindLoad, Name: "load", Title: "load on " + o.URL,
 		Started: time.Now(), Machine: record.ReadMachine(),
-		Arms:      []result.Arm{{Name: "target", About: o.URL}},
-		Workloads: []result.Workload{{Name: "load", About: describe(o.Config)}},
+		Arms:      []record.Arm{{Name: "target", About: o.URL}},
+		Workloads: []record.Workload{{Name: "load", About: describe(o.Config)}},
 	}
 	if err := o.Check(); err != nil {
 		return res, err
@@ -58,7 +56,7 @@ func Load(ctx context.Context, o LoadOptions, watch result.Watch) (*result.Resul
 	if target != nil {
 		defer func() { _ = target.Close() }() // only read from: nothing is lost
 	}
-	s := session{options: o, res: res, watch: watch, meter: cost.Meter{Target: target, Everybody: o.Arrival != load.Closed}}
+	s := session{options: o, res: res, watch: watch, meter: gate.Meter{Target: target, Everybody: o.Arrival != load.Closed}}
 	err := s.run(ctx)
 	res.Ended = time.Now()
 	if ctx.Err() != nil {
@@ -95,7 +93,7 @@ func describe(c load.Config) string {
 
 // openTarget finds the target's processes. Where it cannot, the result says so
 // and the load goes on without.
-func openTarget(o LoadOptions, res *result.Result) *record.Target {
+func openTarget(o LoadOptions, res *record.Result) *record.Target {
 	pids, err := []int{o.PID}, error(nil)
 	if o.PID == 0 {
 		pids, err = listening(o.URL)
@@ -117,10 +115,10 @@ func openTarget(o LoadOptions, res *result.Result) *record.Target {
 // session is one Load while it lasts.
 type session struct {
 	options LoadOptions
-	res     *result.Result
-	watch   result.Watch
+	res     *record.Result
+	watch   record.Watch
 
-	meter    cost.Meter
+	meter    gate.Meter
 	readings []record.Reading
 	opened   time.Time
 
@@ -159,7 +157,7 @@ func (s *session) run(ctx context.Context) error {
 	}()
 	cfg.Window = s.window
 	cfg.Progress = func(k load.Tick) { s.watch(s.tick(k, cfg)) }
-	s.watch(result.Event{Time: time.Now(), Kind: result.EventStep, Text: "loading " + cfg.URL, Left: cfg.Warmup + cfg.Duration})
+	s.watch(record.Event{Time: time.Now(), Kind: record.EventStep, Text: "loading " + cfg.URL, Left: cfg.Warmup + cfg.Duration})
 	got, err := load.Run(ctx, cfg)
 	stop()
 	<-watched
@@ -181,11 +179,11 @@ func (s *session) window(open bool) {
 }
 
 // tick is what the view shows of the last quarter of a second.
-func (s *session) tick(k load.Tick, cfg load.Config) result.Event {
+func (s *session) tick(k load.Tick, cfg load.Config) record.Event {
 	s.answered += k.Requests
 	s.failed += k.Errors
-	e := result.Event{
-		Time: time.Now(), Kind: result.EventTick,
+	e := record.Event{
+		Time: time.Now(), Kind: record.EventTick,
 		Rate: k.Rate, P50: k.P50, P90: k.P90, P99: k.P99, Requests: s.answered, Errors: s.failed,
 		TargetCPU: float64(s.busy.millicores.Load()) / 1000,
 		Done:      min(1, max(0, float64(k.At+cfg.Warmup)/float64(cfg.Duration+cfg.Warmup))),
@@ -199,10 +197,10 @@ func (s *session) tick(k load.Tick, cfg load.Config) result.Event {
 
 // fill makes the result of what the load found.
 func (s *session) fill(cfg load.Config, got *load.Result) {
-	s.res.Samples = []result.Sample{{
+	s.res.Samples = []record.Sample{{
 		Arm: "target", Workload: "load", At: time.Since(s.res.Started).Seconds(), Seconds: got.Took.Seconds(), Values: s.meter.Values(got),
 	}}
-	s.res.Metrics = cost.Measured(s.res.Samples)
+	s.res.Metrics = gate.Measured(s.res.Samples)
 	s.res.Tables = append(s.res.Tables, latencyTable(got, cfg), outcomeTable(got))
 	s.res.Charts = append(s.res.Charts, loadCharts(got)...)
 	s.res.Charts = append(s.res.Charts, targetCharts(s.readings, s.opened)...)

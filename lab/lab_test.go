@@ -14,7 +14,7 @@ import (
 
 	"millrace/lab/experiment"
 	"millrace/lab/load"
-	"millrace/lab/result"
+	"millrace/lab/record"
 )
 
 func testServer(t *testing.T, answer string) *httptest.Server {
@@ -32,15 +32,15 @@ func testServer(t *testing.T, answer string) *httptest.Server {
 
 func TestLoad(t *testing.T) {
 	s := testServer(t, "hello")
-	events := map[result.EventKind]int{}
+	events := map[record.EventKind]int{}
 	res, err := Load(t.Context(), LoadOptions{Config: load.Config{
 		URL: s.URL + "/", Connections: 2, Warmup: 20 * time.Millisecond, Duration: 600 * time.Millisecond,
-	}}, func(e result.Event) { events[e.Kind]++ })
+	}}, func(e record.Event) { events[e.Kind]++ })
 	if err != nil {
 		t.Fatal(err)
 	}
 	// The other checks are about the machine, and a busy one may fail them.
-	if len(res.Gates) == 0 || res.Gates[0].Name != "answers without errors" || res.Gates[0].Status != result.Passed {
+	if len(res.Gates) == 0 || res.Gates[0].Name != "answers without errors" || res.Gates[0].Status != record.Passed {
 		t.Errorf("checks: %+v", res.Gates)
 	}
 	v := res.Samples[0].Values
@@ -52,7 +52,7 @@ func TestLoad(t *testing.T) {
 	if len(res.Charts) < 6 || len(res.Tables) != 2 || res.Ended.IsZero() || res.Machine.Cores == 0 {
 		t.Errorf("%d charts, %d tables, ended %v, machine %+v", len(res.Charts), len(res.Tables), res.Ended, res.Machine)
 	}
-	if events[result.EventTick] == 0 || events[result.EventStep] == 0 {
+	if events[record.EventTick] == 0 || events[record.EventStep] == 0 {
 		t.Errorf("events: %v", events)
 	}
 }
@@ -84,7 +84,7 @@ func TestLoadOfNobody(t *testing.T) {
 func TestLoadInterrupted(t *testing.T) {
 	s := testServer(t, "hello")
 	ctx, cancel := context.WithCancel(t.Context())
-	res, err := Load(ctx, LoadOptions{Config: load.Config{URL: s.URL, Connections: 1, Duration: time.Minute}}, func(e result.Event) {
+	res, err := Load(ctx, LoadOptions{Config: load.Config{URL: s.URL, Connections: 1, Duration: time.Minute}}, func(e record.Event) {
 		if e.Requests > 0 {
 			cancel()
 		}
@@ -99,7 +99,7 @@ func TestCompare(t *testing.T) {
 	a, b := testServer(t, "hello"), testServer(t, "hello")
 	o := CompareOptions{
 		Arms: []CompareArm{{Name: "a", URL: a.URL}, {Name: "b", URL: b.URL}},
-		Load: load.Config{Connections: 1}, Mode: result.Quick, Blocks: []int{2}, Slot: 60 * time.Millisecond, Seed: 7,
+		Load: load.Config{Connections: 1}, Mode: record.Quick, Blocks: []int{2}, Slot: 60 * time.Millisecond, Seed: 7,
 	}
 	res, err := Compare(t.Context(), o, nil)
 	if err != nil {
@@ -109,7 +109,7 @@ func TestCompare(t *testing.T) {
 		t.Errorf("%d samples, seed %d, rule %q, title %q", len(res.Samples), res.Seed, res.Rule, res.Title)
 	}
 	for _, v := range res.Verdicts {
-		if v.Outcome == result.Better || v.Outcome == result.Worse {
+		if v.Outcome == record.Better || v.Outcome == record.Worse {
 			t.Errorf("two blocks cannot prove anything, and yet: %s", v.Sentence)
 		}
 	}
@@ -190,7 +190,7 @@ func TestExperiment(t *testing.T) {
 	// Nothing was measured yet when it is stopped at once.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	res, err := Experiment(ctx, "pgo-proof", experiment.Env{Mode: result.Quick, Work: t.TempDir()})
+	res, err := Experiment(ctx, "pgo-proof", experiment.Env{Mode: record.Quick, Work: t.TempDir()})
 	if err != nil && !errors.Is(err, context.Canceled) || res == nil || res.Interrupted == "" {
 		t.Errorf("res = %+v, err = %v", res, err)
 	}

@@ -11,15 +11,14 @@ import (
 
 	"millrace/lab/load"
 	"millrace/lab/record"
-	"millrace/lab/result"
 )
 
 // percentiles are the rows of a latency table.
 var percentiles = []float64{0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999}
 
 // latencyTable is how long answers took.
-func latencyTable(got *load.Result, cfg load.Config) result.Table {
-	t := result.Table{Title: "Latency", Columns: []string{"", "latency"}}
+func latencyTable(got *load.Result, cfg load.Config) record.Table {
+	t := record.Table{Title: "Latency", Columns: []string{"", "latency"}}
 	open := cfg.Arrival != load.Closed
 	t.About = "From the write of a request to the end of its answer."
 	if open {
@@ -85,8 +84,8 @@ func round(d time.Duration) time.Duration {
 }
 
 // outcomeTable is what became of the requests.
-func outcomeTable(got *load.Result) result.Table {
-	t := result.Table{Title: "Requests", Columns: []string{"", "count"}}
+func outcomeTable(got *load.Result) record.Table {
+	t := record.Table{Title: "Requests", Columns: []string{"", "count"}}
 	add := func(name string, n uint64) { t.Rows = append(t.Rows, []string{name, strconv.FormatUint(n, 10)}) }
 	add("answered", got.Requests)
 	for _, code := range slices.Sorted(maps.Keys(got.Status)) {
@@ -118,11 +117,11 @@ func outcomeTable(got *load.Result) result.Table {
 const shortest = recordEvery / 2
 
 // loadCharts are the load over time.
-func loadCharts(got *load.Result) []result.Chart {
-	seconds := result.Axis{Name: "time", Unit: "s"}
-	rate := result.Series{Name: "answered"}
-	failed := result.Series{Name: "errors"}
-	p50, p90, p99 := result.Series{Name: "50 %"}, result.Series{Name: "90 %"}, result.Series{Name: "99 %"}
+func loadCharts(got *load.Result) []record.Chart {
+	seconds := record.Axis{Name: "time", Unit: "s"}
+	rate := record.Series{Name: "answered"}
+	failed := record.Series{Name: "errors"}
+	p50, p90, p99 := record.Series{Name: "50 %"}, record.Series{Name: "90 %"}, record.Series{Name: "99 %"}
 	for _, k := range got.Ticks {
 		if k.Length < shortest {
 			continue // what is left of the window at its end says little and jumps a lot
@@ -137,38 +136,38 @@ func loadCharts(got *load.Result) []result.Chart {
 		p90.Points = append(p90.Points, [2]float64{at, float64(k.P90)})
 		p99.Points = append(p99.Points, [2]float64{at, float64(k.P99)})
 	}
-	distribution := result.Chart{
+	distribution := record.Chart{
 		Title: "Latency by percentile",
-		X:     result.Axis{Name: "share of requests that took longer", Log: true},
-		Y:     result.Axis{Name: "latency", Unit: "ns", Log: true},
+		X:     record.Axis{Name: "share of requests that took longer", Log: true},
+		Y:     record.Axis{Name: "latency", Unit: "ns", Log: true},
 	}
-	line := result.Series{Name: "latency"}
+	line := record.Series{Name: "latency"}
 	for share := 1.0; share > 1/float64(max(2, got.Requests)); share /= 1.3 {
 		line.Points = append(line.Points, [2]float64{share, float64(got.Latency.Quantile(1 - share))})
 	}
 	slices.Reverse(line.Points)
-	distribution.Series = []result.Series{line}
-	rates := []result.Series{rate}
+	distribution.Series = []record.Series{line}
+	rates := []record.Series{rate}
 	if got.Errors.Sum() > 0 {
 		rates = append(rates, failed)
 	}
-	return []result.Chart{
-		{Title: "Requests per second", X: seconds, Y: result.Axis{Name: "rate", Unit: "1/s"}, Series: rates},
-		{Title: "Latency over time", X: seconds, Y: result.Axis{Name: "latency", Unit: "ns", Log: true}, Series: []result.Series{p50, p90, p99}},
+	return []record.Chart{
+		{Title: "Requests per second", X: seconds, Y: record.Axis{Name: "rate", Unit: "1/s"}, Series: rates},
+		{Title: "Latency over time", X: seconds, Y: record.Axis{Name: "latency", Unit: "ns", Log: true}, Series: []record.Series{p50, p90, p99}},
 		distribution,
 	}
 }
 
 // targetCharts are what the target used over time, before the window (negative
 // times), in it and after.
-func targetCharts(readings []record.Reading, opened time.Time) []result.Chart {
+func targetCharts(readings []record.Reading, opened time.Time) []record.Chart {
 	if len(readings) < 2 {
 		return nil
 	}
-	seconds := result.Axis{Name: "time", Unit: "s"}
-	cpu, rss, pss := result.Series{Name: "CPU"}, result.Series{Name: "RSS"}, result.Series{Name: "PSS"}
-	threads, files := result.Series{Name: "threads"}, result.Series{Name: "open files"}
-	calls, switches := result.Series{Name: "system calls"}, result.Series{Name: "context switches"}
+	seconds := record.Axis{Name: "time", Unit: "s"}
+	cpu, rss, pss := record.Series{Name: "CPU"}, record.Series{Name: "RSS"}, record.Series{Name: "PSS"}
+	threads, files := record.Series{Name: "threads"}, record.Series{Name: "open files"}
+	calls, switches := record.Series{Name: "system calls"}, record.Series{Name: "context switches"}
 	for i, r := range readings {
 		if i > 0 && r.At.Sub(readings[i-1].At) < shortest {
 			continue // the reading at the very end: of next to no time
@@ -189,18 +188,18 @@ func targetCharts(readings []record.Reading, opened time.Time) []result.Chart {
 		calls.Points = append(calls.Points, [2]float64{at, float64(used.Syscalls) / length})
 		switches.Points = append(switches.Points, [2]float64{at, float64(used.Voluntary+used.Involuntary) / length})
 	}
-	activity, title := []result.Series{switches}, "Context switches of the target"
+	activity, title := []record.Series{switches}, "Context switches of the target"
 	if readings[len(readings)-1].Syscalls > 0 {
 		activity, title = append(activity, calls), "System calls and context switches of the target"
 	}
-	memory := []result.Series{rss}
+	memory := []record.Series{rss}
 	if len(pss.Points) > 0 {
 		memory = append(memory, pss)
 	}
-	return []result.Chart{
-		{Title: "CPU of the target", X: seconds, Y: result.Axis{Name: "cores"}, Series: []result.Series{cpu}},
-		{Title: "Memory of the target", X: seconds, Y: result.Axis{Name: "memory", Unit: "bytes"}, Series: memory},
-		{Title: title, X: seconds, Y: result.Axis{Name: "rate", Unit: "1/s"}, Series: activity},
-		{Title: "Threads and open files of the target", X: seconds, Y: result.Axis{Name: "count"}, Series: []result.Series{threads, files}},
+	return []record.Chart{
+		{Title: "CPU of the target", X: seconds, Y: record.Axis{Name: "cores"}, Series: []record.Series{cpu}},
+		{Title: "Memory of the target", X: seconds, Y: record.Axis{Name: "memory", Unit: "bytes"}, Series: memory},
+		{Title: title, X: seconds, Y: record.Axis{Name: "rate", Unit: "1/s"}, Series: activity},
+		{Title: "Threads and open files of the target", X: seconds, Y: record.Axis{Name: "count"}, Series: []record.Series{threads, files}},
 	}
 }

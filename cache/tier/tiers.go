@@ -26,7 +26,7 @@ import (
 
 const (
 	// promoteLargest is the largest body from the disk that is taken into
-	// memory: above it sendfile is as quick (crossover measured in bench/AA.md's
+	// memory: above it sendfile is as quick (crossover measured in lab/bench/AA.md's
 	// embed-vs-disk: 8 to 32 KB; memory saves the open as well).
 	promoteLargest = 256 << 10
 	// inMemoryShare is the part of the memory budget that one body may take.

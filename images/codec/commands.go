@@ -11,7 +11,7 @@ import (
 
 // What cwebp is told at the effort Fast. Method 2 finds fewer ways to code a
 // block; the strongest filter against seams makes up for most of it, for nothing
-// (0.5 of SSIMULACRA2). On the ten photographs of bench/run images, 4:2:0 to
+// (0.5 of SSIMULACRA2). On the ten photographs of lab/bench/run images, 4:2:0 to
 // 4:4:4, baseline and progressive, beside vips 8.14 webpsave at Q 80 (method 4):
 //
 //	                      CPU   bytes   SSIMULACRA2, mean (worst)

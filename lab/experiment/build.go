@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"millrace/lab/result"
+	"millrace/lab/record"
 )
 
 const (
@@ -22,7 +22,7 @@ const (
 	builders = 2
 )
 
-// A Program is one executable of bench/subjects.
+// A Program is one executable of lab/bench/subjects.
 type Program struct {
 	Key   string // in Programs; empty: Name
 	Name  string // of the folder
@@ -75,7 +75,7 @@ func (s *Stage) Build(ctx context.Context, list []Program) (*Programs, error) {
 	for range builders {
 		group.Go(func() {
 			for p := range queue {
-				s.Emit(result.Event{Kind: result.EventStep, Text: "building bench/subjects/" + p.Name})
+				s.Emit(record.Event{Kind: record.EventStep, Text: "building lab/bench/subjects/" + p.Name})
 				path, err := s.env.Bench.Build(limited, p.Name, p.Flags, p.Env)
 				found.mu.Lock()
 				found.by[p.key()] = built{path, err}
@@ -106,7 +106,7 @@ func (s *Stage) announce(list []Program) {
 		}
 	}
 	if missing > 0 {
-		s.Emit(result.Event{Kind: result.EventNote, Text: fmt.Sprintf(
+		s.Emit(record.Event{Kind: record.EventNote, Text: fmt.Sprintf(
 			"%d of %d programs to measure with are not built yet: that comes first and may take minutes, up to %v; the time for measuring begins after it, and the next run finds them built",
 			missing, len(list), buildLimit)})
 	}

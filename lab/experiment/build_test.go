@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"millrace/lab/result"
+	"millrace/lab/record"
 	"millrace/lab/subject"
 )
 
@@ -17,10 +17,10 @@ import (
 func TestBuildingLeavesTimeToMeasure(t *testing.T) {
 	for spent, counts := range map[time.Duration]time.Duration{time.Second: time.Second, buildShare: buildShare, 5 * time.Minute: buildShare} {
 		synctest.Test(t, func(t *testing.T) {
-			s := NewStage(Env{Mode: result.Quick}, &result.Result{})
+			s := NewStage(Env{Mode: record.Quick}, &record.Result{})
 			time.Sleep(spent)
 			s.Built()
-			if want := Budget(result.Quick) - counts; s.Left() != want {
+			if want := Budget(record.Quick) - counts; s.Left() != want {
 				t.Errorf("after %v of building %v are left, want %v", spent, s.Left(), want)
 			}
 		})
@@ -31,7 +31,7 @@ func TestAnnounce(t *testing.T) {
 	bench := &subject.Bench{Dir: t.TempDir()}
 	list := []Program{{Name: "one"}, {Name: "two", Env: []string{"GOARCH=386"}}}
 	var said []string
-	s := NewStage(Env{Bench: bench, Watch: func(e result.Event) { said = append(said, e.Text) }}, &result.Result{})
+	s := NewStage(Env{Bench: bench, Watch: func(e record.Event) { said = append(said, e.Text) }}, &record.Result{})
 	s.announce(list)
 	if len(said) != 1 || !strings.HasPrefix(said[0], "2 of 2 programs") {
 		t.Fatalf("said %q", said)
@@ -52,14 +52,14 @@ func TestAnnounce(t *testing.T) {
 
 // What could not be built says why, under the key that it was asked for.
 func TestBuildSaysWhatIsMissing(t *testing.T) {
-	none, err := NewStage(Env{}, &result.Result{}).Build(t.Context(), []Program{{Name: "one"}})
+	none, err := NewStage(Env{}, &record.Result{}).Build(t.Context(), []Program{{Name: "one"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := none.Path("one"); !errors.Is(err, ErrNoSources) {
 		t.Errorf("without a checkout: %v", err)
 	}
-	s := NewStage(Env{Bench: &subject.Bench{Dir: t.TempDir()}}, &result.Result{})
+	s := NewStage(Env{Bench: &subject.Bench{Dir: t.TempDir()}}, &record.Result{})
 	programs, err := s.Build(t.Context(), []Program{{Name: "one"}, {Key: "small", Name: "two"}})
 	if err != nil {
 		t.Fatal(err)

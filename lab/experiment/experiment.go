@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"millrace/lab/record"
-	"millrace/lab/result"
 	"millrace/lab/subject"
 )
 
@@ -32,7 +31,7 @@ type Experiment struct {
 	// Run measures. It fills res, which has the fields above already, and adds
 	// to it as it goes on: when it fails or ctx ends, res holds what was
 	// measured until then.
-	Run func(ctx context.Context, env Env, res *result.Result) error
+	Run func(ctx context.Context, env Env, res *record.Result) error
 }
 
 // Env is what an experiment finds around it.
@@ -40,15 +39,15 @@ type Env struct {
 	Bench    *subject.Bench // nil where there is no checkout: only arms that need no source run
 	Millrace string         // the executable of millrace to measure
 	Work     string         // an empty folder for its files, removed by the caller
-	Mode     result.Mode    // Quick: at most 90 s, beside building what is not built yet; Full: 15 min
+	Mode     record.Mode    // Quick: at most 90 s, beside building what is not built yet; Full: 15 min
 	Seed     uint64         // of random orders; 0: any
 	Only     []string       // patterns (as of path.Match) of the workloads to measure; none: all
-	Watch    result.Watch   // may be nil
+	Watch    record.Watch   // may be nil
 }
 
 // Why an arm cannot run.
 var (
-	// ErrNoSources is why what is built from bench/subjects is missing.
+	// ErrNoSources is why what is built from lab/bench/subjects is missing.
 	ErrNoSources = errors.New("its source is in millrace's repository: run this in a checkout, with Go installed")
 	// ErrNoMillrace is why millrace is not measured.
 	ErrNoMillrace = errors.New("there is no executable of millrace to measure")
@@ -60,15 +59,15 @@ var ErrWhole = errors.New("this experiment measures all of its workloads or none
 // Run runs an experiment. The result holds what was measured even where there
 // is an error. That ctx ended is none: then the result says that it was
 // interrupted.
-func Run(ctx context.Context, kind result.Kind, e Experiment, env Env) (*result.Result, error) {
+func Run(ctx context.Context, kind record.Kind, e Experiment, env Env) (*record.Result, error) {
 	if env.Seed == 0 {
 		env.Seed = rand.Uint64()
 	}
 	if len(env.Only) > 0 && !e.Selects {
 		return nil, fmt.Errorf("%w: %s", ErrWhole, e.Name)
 	}
-	res := &result.Result{
-		Format: result.Format, Kind: kind, Name: e.Name, Title: e.Title,
+	res := &record.Result{
+		Format: record.Format, Kind: kind, Name: e.Name, Title: e.Title,
 		Mode: env.Mode, Question: e.Question, Claim: e.Claim, Rule: e.Rule,
 		Started: time.Now(), Seed: env.Seed, Machine: record.ReadMachine(),
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"millrace/internal/ops/chart"
-	"millrace/lab/result"
+	"millrace/lab/record"
 	"millrace/lab/stats"
 )
 
@@ -16,34 +16,34 @@ import (
 // difference only where a verdict shows it.
 
 // VerdictOn finds a verdict.
-func VerdictOn(res *result.Result, arm, baseline, workload, metric string) (result.Verdict, bool) {
-	i := slices.IndexFunc(res.Verdicts, func(v result.Verdict) bool {
+func VerdictOn(res *record.Result, arm, baseline, workload, metric string) (record.Verdict, bool) {
+	i := slices.IndexFunc(res.Verdicts, func(v record.Verdict) bool {
 		return v.Arm == arm && v.Baseline == baseline && v.Workload == workload && v.Metric == metric
 	})
 	if i < 0 {
-		return result.Verdict{}, false
+		return record.Verdict{}, false
 	}
 	return res.Verdicts[i], true
 }
 
 // Difference is a verdict as the part of a sentence: "−32.8 % [−34.0 %, −31.5 %]",
 // or that none was shown.
-func Difference(v result.Verdict) string {
+func Difference(v record.Verdict) string {
 	switch v.Outcome {
-	case result.Better, result.Worse:
+	case record.Better, record.Worse:
 		if v.Low > 0 && v.High > 0 {
 			return fmt.Sprintf("%s [%s, %s]", chart.Change(v.Ratio), chart.Change(v.Low), chart.Change(v.High))
 		}
 		return chart.Change(v.Ratio)
-	case result.Equal:
+	case record.Equal:
 		return fmt.Sprintf("equal within ±%.3g %%", v.Delta*100)
-	case result.Undecided:
+	case record.Undecided:
 	}
 	return "no difference shown"
 }
 
 // MedianOf is the median of an arm's metric over all samples, 0 without any.
-func MedianOf(res *result.Result, arm, workload, metric string) float64 {
+func MedianOf(res *record.Result, arm, workload, metric string) float64 {
 	var all []float64
 	for _, s := range res.Samples {
 		if v, ok := s.Values[metric]; ok && s.Arm == arm && s.Workload == workload {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"millrace/lab/load"
-	"millrace/lab/result"
+	"millrace/lab/record"
 )
 
 // A Stage is what a measurement says to whoever watches, and the clock it runs
@@ -16,7 +16,7 @@ import (
 // a time.
 type Stage struct {
 	env   Env
-	res   *result.Result
+	res   *record.Result
 	began time.Time
 	until time.Time // when the budget is over
 
@@ -28,15 +28,15 @@ type Stage struct {
 
 // NewStage begins now. Of the time that the mode allows, some is left for
 // writing the reports.
-func NewStage(env Env, res *result.Result) *Stage {
+func NewStage(env Env, res *record.Result) *Stage {
 	now := time.Now()
 	return &Stage{env: env, res: res, began: now, until: now.Add(Budget(env.Mode))}
 }
 
 // Budget is how long the whole run may take in a mode, with some seconds to
 // spare for stopping and reporting.
-func Budget(mode result.Mode) time.Duration {
-	if mode == result.Full {
+func Budget(mode record.Mode) time.Duration {
+	if mode == record.Full {
 		return 14 * time.Minute
 	}
 	return 84 * time.Second
@@ -65,14 +65,14 @@ func (s *Stage) Plan(work float64) {
 
 // Emit reports that something that takes time begins. The event's time and
 // progress are filled in.
-func (s *Stage) Emit(e result.Event) {
+func (s *Stage) Emit(e record.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.emit(e)
 }
 
 // Step is Emit, and counts some of the planned work as done.
-func (s *Stage) Step(work float64, e result.Event) {
+func (s *Stage) Step(work float64, e record.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.done += work
@@ -88,13 +88,13 @@ func (s *Stage) Note(format string, args ...any) {
 		return
 	}
 	s.res.Notes = append(s.res.Notes, text)
-	s.emit(result.Event{Kind: result.EventNote, Text: text})
+	s.emit(record.Event{Kind: record.EventNote, Text: text})
 }
 
 // Part watches one of several measurements of a run. Its progress is that of the
 // run between two shares; after is how long what follows it takes.
-func (s *Stage) Part(from, to float64, after time.Duration) result.Watch {
-	return func(e result.Event) {
+func (s *Stage) Part(from, to float64, after time.Duration) record.Watch {
+	return func(e record.Event) {
 		e.Done = from + (to-from)*e.Done
 		if e.Left > 0 {
 			e.Left += after
@@ -108,7 +108,7 @@ func (s *Stage) Part(from, to float64, after time.Duration) result.Watch {
 }
 
 // emit sends an event; s.mu is held.
-func (s *Stage) emit(e result.Event) {
+func (s *Stage) emit(e record.Event) {
 	if s.env.Watch == nil {
 		return
 	}

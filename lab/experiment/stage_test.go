@@ -7,27 +7,27 @@ import (
 	"testing/synctest"
 	"time"
 
-	"millrace/lab/result"
+	"millrace/lab/record"
 )
 
 func TestStage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var events []result.Event
-		res := &result.Result{}
-		s := NewStage(Env{Mode: result.Quick, Watch: func(e result.Event) { events = append(events, e) }}, res)
+		var events []record.Event
+		res := &record.Result{}
+		s := NewStage(Env{Mode: record.Quick, Watch: func(e record.Event) { events = append(events, e) }}, res)
 		time.Sleep(20 * time.Second) // building, which says nothing about the rest
 		s.Note("left out: %d", 1)
 		s.Note("left out: %d", 1)
 		s.Plan(8)
 		time.Sleep(10 * time.Second)
-		s.Step(2, result.Event{Kind: result.EventSample})
+		s.Step(2, record.Event{Kind: record.EventSample})
 		if len(res.Notes) != 1 || len(events) != 2 {
 			t.Fatalf("%v, %v", res.Notes, events)
 		}
 		if e := events[1]; e.Done != 0.25 || e.Left != 30*time.Second || e.Time.IsZero() {
 			t.Errorf("%+v", e)
 		}
-		s.Step(100, result.Event{})
+		s.Step(100, record.Event{})
 		if e := events[2]; e.Done != 1 || e.Left != 0 {
 			t.Errorf("more than planned: %+v", e)
 		}
@@ -35,18 +35,18 @@ func TestStage(t *testing.T) {
 			t.Errorf("%v are left after 30 s of a quick run", left)
 		}
 	})
-	NewStage(Env{}, &result.Result{}).Note("nobody watches") // no panic
+	NewStage(Env{}, &record.Result{}).Note("nobody watches") // no panic
 }
 
 func TestPart(t *testing.T) {
-	var got result.Event
-	s := NewStage(Env{Watch: func(e result.Event) { got = e }}, &result.Result{})
+	var got record.Event
+	s := NewStage(Env{Watch: func(e record.Event) { got = e }}, &record.Result{})
 	watch := s.Part(0.2, 0.6, time.Second)
-	watch(result.Event{Done: 0.5, Left: time.Second})
+	watch(record.Event{Done: 0.5, Left: time.Second})
 	if got.Done != 0.4 || got.Left != 2*time.Second {
 		t.Errorf("%+v", got)
 	}
-	watch(result.Event{Done: 1})
+	watch(record.Event{Done: 1})
 	if got.Done < 0.599 || got.Done > 0.601 || got.Left != 0 {
 		t.Errorf("%+v", got)
 	}

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"millrace/lab/load"
-	"millrace/lab/result"
+	"millrace/lab/record"
 )
 
 // The gates by name, in the order in which a result has them.
@@ -136,7 +136,7 @@ const maxNamed = 5
 
 // Check asks the gates that look at slots: errors, Little's law, generator, late
 // sends and steal, in that order. Without slots all are unknown.
-func Check(slots []Slot, limits Limits) []result.Gate {
+func Check(slots []Slot, limits Limits) []record.Gate {
 	limits = limits.filled()
 	var groups [][]Slot
 	place := map[[2]string]int{}
@@ -150,10 +150,10 @@ func Check(slots []Slot, limits Limits) []result.Gate {
 		}
 		groups[i] = append(groups[i], s)
 	}
-	gates := make([]result.Gate, 0, 5)
+	gates := make([]record.Gate, 0, 5)
 	for _, g := range gauges(limits) {
 		judged := g.judge(groups)
-		if g.name == nameSteal && judged.Status == result.Failed {
+		if g.name == nameSteal && judged.Status == record.Failed {
 			judged = limits.milder(judged, groups)
 		}
 		gates = append(gates, judged)
@@ -181,8 +181,8 @@ type gauge struct {
 
 // judge measures each group, and names those that fail, or else the one that is
 // furthest out.
-func (g gauge) judge(groups [][]Slot) result.Gate {
-	gate := result.Gate{Name: g.name, Status: result.Passed, Limit: g.limit, Detail: g.idle}
+func (g gauge) judge(groups [][]Slot) record.Gate {
+	gate := record.Gate{Name: g.name, Status: record.Passed, Limit: g.limit, Detail: g.idle}
 	var failed, unseen []string
 	furthest, seen := math.Inf(-1), ""
 	for _, slots := range groups {
@@ -202,11 +202,11 @@ func (g gauge) judge(groups [][]Slot) result.Gate {
 	}
 	switch {
 	case len(failed) > 0:
-		gate.Status, gate.Detail = result.Failed, list(failed, "; ")
+		gate.Status, gate.Detail = record.Failed, list(failed, "; ")
 	case len(groups) == 0:
-		gate.Status, gate.Detail = result.Unknown, "nothing was measured"
+		gate.Status, gate.Detail = record.Unknown, "nothing was measured"
 	case len(unseen) > 0:
-		gate.Status, gate.Detail = result.Unknown, g.blind+": "+list(unseen, "; ")
+		gate.Status, gate.Detail = record.Unknown, g.blind+": "+list(unseen, "; ")
 		if seen != "" {
 			gate.Detail += "; furthest out of the others: " + seen
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"millrace/lab/load"
-	"millrace/lab/result"
+	"millrace/lab/record"
 )
 
 // good is a slot that passes every gate: 50 connections, 10,000 requests/s of 5 ms.
@@ -38,10 +38,10 @@ func with(s Slot, change func(*Slot)) Slot {
 }
 
 // check is one gate's judgement, by name.
-func check(t *testing.T, name string, limits Limits, slots ...Slot) result.Gate {
+func check(t *testing.T, name string, limits Limits, slots ...Slot) record.Gate {
 	t.Helper()
 	gates := Check(slots, limits)
-	i := slices.IndexFunc(gates, func(g result.Gate) bool { return g.Name == name })
+	i := slices.IndexFunc(gates, func(g record.Gate) bool { return g.Name == name })
 	if i < 0 {
 		t.Fatalf("no gate %q in %v", name, gates)
 	}
@@ -63,12 +63,12 @@ func TestGatesHaveAnOrder(t *testing.T) {
 		}
 	}
 	for _, g := range Check(nil, Limits{}) {
-		if g.Status != result.Unknown {
+		if g.Status != record.Unknown {
 			t.Errorf("%s of nothing: %s", g.Name, g.Status)
 		}
 	}
 	for _, g := range Check([]Slot{good(), open()}, Limits{}) {
-		if g.Status != result.Passed {
+		if g.Status != record.Passed {
 			t.Errorf("%s of good slots: %s: %s", g.Name, g.Status, g.Detail)
 		}
 	}
@@ -80,59 +80,59 @@ func TestGates(t *testing.T) {
 		gate   string
 		limits Limits
 		slots  []Slot
-		want   result.GateStatus
+		want   record.GateStatus
 		detail string // part of it
 	}{
-		{"no errors", nameErrors, Limits{}, []Slot{good()}, result.Passed, "none of 20000"},
-		{"few errors", nameErrors, Limits{}, []Slot{with(good(), func(s *Slot) { s.Errors = 20 })}, result.Passed, "0.0999 %"},
-		{"many errors", nameErrors, Limits{}, []Slot{with(good(), func(s *Slot) { s.Errors, s.FirstError = 21, "reset" })}, result.Failed, "nginx on index: 0.105 % of 20021 requests: 0 not 2xx, 0 unlike the first, 21 not answered, first: reset"},
-		{"many 404", nameErrors, Limits{}, []Slot{with(good(), func(s *Slot) { s.Non2xx = 20000 })}, result.Failed, "100 %"},
-		{"changing answers", nameErrors, Limits{}, []Slot{with(good(), func(s *Slot) { s.Changed = 21 })}, result.Failed, "21 unlike the first"},
-		{"a changed status counts once", nameErrors, Limits{Failures: 0.06}, []Slot{with(good(), func(s *Slot) { s.Changed, s.Non2xx = 1000, 1000 })}, result.Passed, "5 %"},
-		{"errors that were asked for", nameErrors, Limits{FailuresOn: map[string]float64{"index": 0.1}}, []Slot{with(good(), func(s *Slot) { s.Non2xx = 1000 })}, result.Passed, "5 %"},
-		{"errors that were asked for elsewhere", nameErrors, Limits{FailuresOn: map[string]float64{"dying": 0.1}}, []Slot{with(good(), func(s *Slot) { s.Non2xx = 1000 })}, result.Failed, "5 %"},
-		{"no answer at all", nameErrors, Limits{}, []Slot{{Arm: "dead"}}, result.Failed, "dead: no answer at all"},
-		{"a failed slot is named", nameErrors, Limits{}, []Slot{good(), with(good(), func(s *Slot) { s.Block, s.Non2xx = 7, 10000 })}, result.Failed, "(block 7: 50 %"},
+		{"no errors", nameErrors, Limits{}, []Slot{good()}, record.Passed, "none of 20000"},
+		{"few errors", nameErrors, Limits{}, []Slot{with(good(), func(s *Slot) { s.Errors = 20 })}, record.Passed, "0.0999 %"},
+		{"many errors", nameErrors, Limits{}, []Slot{with(good(), func(s *Slot) { s.Errors, s.FirstError = 21, "reset" })}, record.Failed, "nginx on index: 0.105 % of 20021 requests: 0 not 2xx, 0 unlike the first, 21 not answered, first: reset"},
+		{"many 404", nameErrors, Limits{}, []Slot{with(good(), func(s *Slot) { s.Non2xx = 20000 })}, record.Failed, "100 %"},
+		{"changing answers", nameErrors, Limits{}, []Slot{with(good(), func(s *Slot) { s.Changed = 21 })}, record.Failed, "21 unlike the first"},
+		{"a changed status counts once", nameErrors, Limits{Failures: 0.06}, []Slot{with(good(), func(s *Slot) { s.Changed, s.Non2xx = 1000, 1000 })}, record.Passed, "5 %"},
+		{"errors that were asked for", nameErrors, Limits{FailuresOn: map[string]float64{"index": 0.1}}, []Slot{with(good(), func(s *Slot) { s.Non2xx = 1000 })}, record.Passed, "5 %"},
+		{"errors that were asked for elsewhere", nameErrors, Limits{FailuresOn: map[string]float64{"dying": 0.1}}, []Slot{with(good(), func(s *Slot) { s.Non2xx = 1000 })}, record.Failed, "5 %"},
+		{"no answer at all", nameErrors, Limits{}, []Slot{{Arm: "dead"}}, record.Failed, "dead: no answer at all"},
+		{"a failed slot is named", nameErrors, Limits{}, []Slot{good(), with(good(), func(s *Slot) { s.Block, s.Non2xx = 7, 10000 })}, record.Failed, "(block 7: 50 %"},
 
-		{"as many as connections", nameLittle, Limits{}, []Slot{good()}, result.Passed, "= 50, against 50 connections (+0.0 %)"},
-		{"within the tolerance", nameLittle, Limits{}, []Slot{with(good(), func(s *Slot) { s.MeanLatency = 4600 * time.Microsecond })}, result.Passed, "-8.0 %"},
-		{"idle connections", nameLittle, Limits{}, []Slot{with(good(), func(s *Slot) { s.MeanLatency = 4400 * time.Microsecond })}, result.Failed, "10000/s × 4.4ms = 44, against 50 connections (-12.0 %)"},
-		{"more than can be", nameLittle, Limits{}, []Slot{with(good(), func(s *Slot) { s.MeanLatency = 6 * time.Millisecond })}, result.Failed, "+20.0 %"},
-		{"edges of a short window", nameLittle, Limits{}, []Slot{with(good(), func(s *Slot) { s.Rate, s.MeanLatency = 200, 215*time.Millisecond })}, result.Passed, "-14.0 %"},
-		{"beyond the edges of a short window", nameLittle, Limits{}, []Slot{with(good(), func(s *Slot) { s.Rate, s.MeanLatency = 200, 190*time.Millisecond })}, result.Failed, "-24.0 %"},
-		{"too few answers", nameLittle, Limits{}, []Slot{with(good(), func(s *Slot) { s.Rate, s.MeanLatency = 20, time.Second })}, result.Unknown, "fewer than 4 answers"},
-		{"open loop, as counted", nameLittle, Limits{}, []Slot{open()}, result.Passed, "10 in flight"},
-		{"open loop, other than counted", nameLittle, Limits{}, []Slot{with(open(), func(s *Slot) { s.InFlight = 12 })}, result.Failed, "against 12 in flight"},
-		{"open loop, not counted", nameLittle, Limits{}, []Slot{with(open(), func(s *Slot) { s.InFlight = 0 })}, result.Unknown, "nginx on index"},
+		{"as many as connections", nameLittle, Limits{}, []Slot{good()}, record.Passed, "= 50, against 50 connections (+0.0 %)"},
+		{"within the tolerance", nameLittle, Limits{}, []Slot{with(good(), func(s *Slot) { s.MeanLatency = 4600 * time.Microsecond })}, record.Passed, "-8.0 %"},
+		{"idle connections", nameLittle, Limits{}, []Slot{with(good(), func(s *Slot) { s.MeanLatency = 4400 * time.Microsecond })}, record.Failed, "10000/s × 4.4ms = 44, against 50 connections (-12.0 %)"},
+		{"more than can be", nameLittle, Limits{}, []Slot{with(good(), func(s *Slot) { s.MeanLatency = 6 * time.Millisecond })}, record.Failed, "+20.0 %"},
+		{"edges of a short window", nameLittle, Limits{}, []Slot{with(good(), func(s *Slot) { s.Rate, s.MeanLatency = 200, 215*time.Millisecond })}, record.Passed, "-14.0 %"},
+		{"beyond the edges of a short window", nameLittle, Limits{}, []Slot{with(good(), func(s *Slot) { s.Rate, s.MeanLatency = 200, 190*time.Millisecond })}, record.Failed, "-24.0 %"},
+		{"too few answers", nameLittle, Limits{}, []Slot{with(good(), func(s *Slot) { s.Rate, s.MeanLatency = 20, time.Second })}, record.Unknown, "fewer than 4 answers"},
+		{"open loop, as counted", nameLittle, Limits{}, []Slot{open()}, record.Passed, "10 in flight"},
+		{"open loop, other than counted", nameLittle, Limits{}, []Slot{with(open(), func(s *Slot) { s.InFlight = 12 })}, record.Failed, "against 12 in flight"},
+		{"open loop, not counted", nameLittle, Limits{}, []Slot{with(open(), func(s *Slot) { s.InFlight = 0 })}, record.Unknown, "nginx on index"},
 
-		{"a generator with time left", nameGenerator, Limits{}, []Slot{good()}, result.Passed, "40 %"},
-		{"a generator that shares a core", nameGenerator, Limits{}, []Slot{with(good(), func(s *Slot) { s.GeneratorCPU = 0.94 })}, result.Passed, "94 %"},
-		{"a generator that never waits", nameGenerator, Limits{}, []Slot{with(good(), func(s *Slot) { s.GeneratorCPU = 0.97 })}, result.Failed, "its thread was busy for 97 %"},
-		{"a generator in one slot of many", nameGenerator, Limits{}, []Slot{good(), good(), with(good(), func(s *Slot) { s.Block, s.GeneratorCPU = 3, 0.99 })}, result.Passed, "(block 3: its thread was busy for 99 %"},
-		{"a generator nobody watched", nameGenerator, Limits{}, []Slot{with(good(), func(s *Slot) { s.GeneratorCPU = -1 })}, result.Unknown, "not known"},
+		{"a generator with time left", nameGenerator, Limits{}, []Slot{good()}, record.Passed, "40 %"},
+		{"a generator that shares a core", nameGenerator, Limits{}, []Slot{with(good(), func(s *Slot) { s.GeneratorCPU = 0.94 })}, record.Passed, "94 %"},
+		{"a generator that never waits", nameGenerator, Limits{}, []Slot{with(good(), func(s *Slot) { s.GeneratorCPU = 0.97 })}, record.Failed, "its thread was busy for 97 %"},
+		{"a generator in one slot of many", nameGenerator, Limits{}, []Slot{good(), good(), with(good(), func(s *Slot) { s.Block, s.GeneratorCPU = 3, 0.99 })}, record.Passed, "(block 3: its thread was busy for 99 %"},
+		{"a generator nobody watched", nameGenerator, Limits{}, []Slot{with(good(), func(s *Slot) { s.GeneratorCPU = -1 })}, record.Unknown, "not known"},
 
-		{"a task has no generator", nameGenerator, Limits{}, []Slot{{Arm: "a", Task: true, Requests: 1}}, result.Passed, "nothing was put under load"},
-		{"a task has no rate", nameLittle, Limits{}, []Slot{{Arm: "a", Task: true, Requests: 1}}, result.Passed, "nothing was put under load"},
+		{"a task has no generator", nameGenerator, Limits{}, []Slot{{Arm: "a", Task: true, Requests: 1}}, record.Passed, "nothing was put under load"},
+		{"a task has no rate", nameLittle, Limits{}, []Slot{{Arm: "a", Task: true, Requests: 1}}, record.Passed, "nothing was put under load"},
 
-		{"a closed loop is never late", nameLate, Limits{}, []Slot{with(good(), func(s *Slot) { s.Late = 20000 })}, result.Passed, "closed loop"},
-		{"in time", nameLate, Limits{}, []Slot{with(open(), func(s *Slot) { s.Late = 200 })}, result.Passed, "200 of 20000 sends late (1 %)"},
-		{"late", nameLate, Limits{}, []Slot{with(open(), func(s *Slot) { s.Late = 201 })}, result.Failed, "(1 %)"},
-		{"never sent", nameLate, Limits{}, []Slot{with(open(), func(s *Slot) { s.Dropped = 900 })}, result.Passed, "900 due but never sent"},
-		{"nothing sent", nameLate, Limits{}, []Slot{with(open(), func(s *Slot) { s.Sent = 0 })}, result.Unknown, "nothing was sent"},
+		{"a closed loop is never late", nameLate, Limits{}, []Slot{with(good(), func(s *Slot) { s.Late = 20000 })}, record.Passed, "closed loop"},
+		{"in time", nameLate, Limits{}, []Slot{with(open(), func(s *Slot) { s.Late = 200 })}, record.Passed, "200 of 20000 sends late (1 %)"},
+		{"late", nameLate, Limits{}, []Slot{with(open(), func(s *Slot) { s.Late = 201 })}, record.Failed, "(1 %)"},
+		{"never sent", nameLate, Limits{}, []Slot{with(open(), func(s *Slot) { s.Dropped = 900 })}, record.Passed, "900 due but never sent"},
+		{"nothing sent", nameLate, Limits{}, []Slot{with(open(), func(s *Slot) { s.Sent = 0 })}, record.Unknown, "nothing was sent"},
 
-		{"no steal", nameSteal, Limits{}, []Slot{good()}, result.Passed, "0 % stolen"},
-		{"little steal", nameSteal, Limits{}, []Slot{with(good(), func(s *Slot) { s.Steal = 0.05 })}, result.Passed, "5 % stolen"},
-		{"steal", nameSteal, Limits{}, []Slot{with(good(), func(s *Slot) { s.Steal = 0.06 })}, result.Doubtful, "worse than this machine's own"},
-		{"steal of a quarter", nameSteal, Limits{}, []Slot{with(good(), func(s *Slot) { s.Steal = 0.26 })}, result.Failed, "26 % stolen"},
-		{"steal from all arms alike", nameSteal, Limits{}, []Slot{with(good(), func(s *Slot) { s.Steal = 0.16 }), with(good(), func(s *Slot) { s.Arm, s.Steal = "b", 0.12 })}, result.Doubtful, "at most 4.0 points apart), so that ratios within blocks hold"},
-		{"late, and who had the CPU", nameLate, Limits{}, []Slot{with(open(), func(s *Slot) { s.Late, s.Takers = 2000, "of 2 cores had, on average: python3 (7) 1.80" })}, result.Failed, "python3 (7) 1.80"},
-		{"steal from one arm", nameSteal, Limits{}, []Slot{with(good(), func(s *Slot) { s.Steal = 0.16 }), with(good(), func(s *Slot) { s.Arm, s.Steal = "b", 0.06 })}, result.Failed, "16 % stolen"},
-		{"steal in one short slot", nameSteal, Limits{}, []Slot{good(), with(good(), func(s *Slot) { s.Seconds, s.Steal = 0.2, 0.3 })}, result.Passed, "2.73 % stolen (block 0: 30 % stolen)"},
-		{"unreadable steal", nameSteal, Limits{}, []Slot{with(good(), func(s *Slot) { s.Steal = -1 })}, result.Unknown, "cannot be read"},
-		{"steal without a figure", nameSteal, Limits{}, []Slot{with(good(), func(s *Slot) { s.Steal = math.NaN() })}, result.Unknown, "cannot be read"},
-		{"steal of one arm unreadable, of another too much", nameSteal, Limits{}, []Slot{with(good(), func(s *Slot) { s.Steal = -1 }), with(good(), func(s *Slot) { s.Arm, s.Steal = "b", 0.5 })}, result.Failed, "b on index: 50 %"},
-		{"steal of one arm unreadable", nameSteal, Limits{}, []Slot{with(good(), func(s *Slot) { s.Steal = -1 }), with(good(), func(s *Slot) { s.Arm = "b" })}, result.Unknown, "nginx on index; furthest out of the others: b on index"},
-		{"another limit", nameSteal, Limits{Steal: 0.6}, []Slot{with(good(), func(s *Slot) { s.Steal = 0.5 })}, result.Passed, "50 %"},
+		{"no steal", nameSteal, Limits{}, []Slot{good()}, record.Passed, "0 % stolen"},
+		{"little steal", nameSteal, Limits{}, []Slot{with(good(), func(s *Slot) { s.Steal = 0.05 })}, record.Passed, "5 % stolen"},
+		{"steal", nameSteal, Limits{}, []Slot{with(good(), func(s *Slot) { s.Steal = 0.06 })}, record.Doubtful, "worse than this machine's own"},
+		{"steal of a quarter", nameSteal, Limits{}, []Slot{with(good(), func(s *Slot) { s.Steal = 0.26 })}, record.Failed, "26 % stolen"},
+		{"steal from all arms alike", nameSteal, Limits{}, []Slot{with(good(), func(s *Slot) { s.Steal = 0.16 }), with(good(), func(s *Slot) { s.Arm, s.Steal = "b", 0.12 })}, record.Doubtful, "at most 4.0 points apart), so that ratios within blocks hold"},
+		{"late, and who had the CPU", nameLate, Limits{}, []Slot{with(open(), func(s *Slot) { s.Late, s.Takers = 2000, "of 2 cores had, on average: python3 (7) 1.80" })}, record.Failed, "python3 (7) 1.80"},
+		{"steal from one arm", nameSteal, Limits{}, []Slot{with(good(), func(s *Slot) { s.Steal = 0.16 }), with(good(), func(s *Slot) { s.Arm, s.Steal = "b", 0.06 })}, record.Failed, "16 % stolen"},
+		{"steal in one short slot", nameSteal, Limits{}, []Slot{good(), with(good(), func(s *Slot) { s.Seconds, s.Steal = 0.2, 0.3 })}, record.Passed, "2.73 % stolen (block 0: 30 % stolen)"},
+		{"unreadable steal", nameSteal, Limits{}, []Slot{with(good(), func(s *Slot) { s.Steal = -1 })}, record.Unknown, "cannot be read"},
+		{"steal without a figure", nameSteal, Limits{}, []Slot{with(good(), func(s *Slot) { s.Steal = math.NaN() })}, record.Unknown, "cannot be read"},
+		{"steal of one arm unreadable, of another too much", nameSteal, Limits{}, []Slot{with(good(), func(s *Slot) { s.Steal = -1 }), with(good(), func(s *Slot) { s.Arm, s.Steal = "b", 0.5 })}, record.Failed, "b on index: 50 %"},
+		{"steal of one arm unreadable", nameSteal, Limits{}, []Slot{with(good(), func(s *Slot) { s.Steal = -1 }), with(good(), func(s *Slot) { s.Arm = "b" })}, record.Unknown, "nginx on index; furthest out of the others: b on index"},
+		{"another limit", nameSteal, Limits{Steal: 0.6}, []Slot{with(good(), func(s *Slot) { s.Steal = 0.5 })}, record.Passed, "50 %"},
 	} {
 		got := check(t, c.gate, c.limits, c.slots...)
 		if got.Status != c.want || !strings.Contains(got.Detail, c.detail) {
@@ -201,30 +201,30 @@ func TestRealLoadObeysTheGates(t *testing.T) {
 		t.Skipf("no load here: %v", err)
 	}
 	slot := FromLoad("a", "w", 0, cfg, res, 0)
-	if got := check(t, nameErrors, Limits{}, slot); got.Status != result.Passed {
+	if got := check(t, nameErrors, Limits{}, slot); got.Status != record.Passed {
 		t.Errorf("%s: %s", got.Status, got.Detail)
 	}
 	// A busy machine may run the generator late; but not by half of the time.
-	if got := check(t, nameLittle, Limits{Little: 0.5}, slot); got.Status != result.Passed {
+	if got := check(t, nameLittle, Limits{Little: 0.5}, slot); got.Status != record.Passed {
 		t.Errorf("%s: %s", got.Status, got.Detail)
 	}
 }
 
 func TestPlacebo(t *testing.T) {
-	verdict := func(o result.Outcome, high float64) result.Verdict {
-		return result.Verdict{Arm: "nginx′", Baseline: "nginx", Workload: "index", Metric: "cpu", Outcome: o, Ratio: 1.001, Low: 0.99, High: high, P: 0.5}
+	verdict := func(o record.Outcome, high float64) record.Verdict {
+		return record.Verdict{Arm: "nginx′", Baseline: "nginx", Workload: "index", Metric: "cpu", Outcome: o, Ratio: 1.001, Low: 0.99, High: high, P: 0.5}
 	}
 	for _, c := range []struct {
 		name     string
-		verdicts []result.Verdict
-		want     result.GateStatus
+		verdicts []record.Verdict
+		want     record.GateStatus
 		detail   string
 	}{
-		{"none", nil, result.Unknown, "no placebo"},
-		{"equal", []result.Verdict{verdict(result.Equal, 1.005)}, result.Passed, "1 equal, 0 undecided"},
-		{"undecided", []result.Verdict{verdict(result.Equal, 1.005), verdict(result.Undecided, 1.2)}, result.Passed, "1 equal, 1 undecided; furthest out: cpu of nginx′ on index ÷ nginx is 1.0010 [0.9900, 1.2000], p 0.5"},
-		{"worse", []result.Verdict{verdict(result.Equal, 1.005), verdict(result.Worse, 1.2)}, result.Failed, "[0.9900, 1.2000], p 0.5: worse"},
-		{"better", []result.Verdict{verdict(result.Better, 1.2)}, result.Failed, "better"},
+		{"none", nil, record.Unknown, "no placebo"},
+		{"equal", []record.Verdict{verdict(record.Equal, 1.005)}, record.Passed, "1 equal, 0 undecided"},
+		{"undecided", []record.Verdict{verdict(record.Equal, 1.005), verdict(record.Undecided, 1.2)}, record.Passed, "1 equal, 1 undecided; furthest out: cpu of nginx′ on index ÷ nginx is 1.0010 [0.9900, 1.2000], p 0.5"},
+		{"worse", []record.Verdict{verdict(record.Equal, 1.005), verdict(record.Worse, 1.2)}, record.Failed, "[0.9900, 1.2000], p 0.5: worse"},
+		{"better", []record.Verdict{verdict(record.Better, 1.2)}, record.Failed, "better"},
 	} {
 		got := Placebo(c.verdicts)
 		if got.Status != c.want || !strings.Contains(got.Detail, c.detail) || got.Name != namePlacebo || got.Limit == "" {

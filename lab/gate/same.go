@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"millrace/lab/load"
-	"millrace/lab/result"
+	"millrace/lab/record"
 )
 
 // Answers is what arms answered: by arm, then by workload.
@@ -54,8 +54,8 @@ func sameType(mediaType string) string {
 // the media type and the bytes each arm sends are shown. differ says by workload
 // why answers need not be equal, and under "" for all workloads; then differences
 // are shown and none fails.
-func Same(answers Answers, differ map[string]string) result.Gate {
-	gate := result.Gate{Name: nameSame, Limit: "status, body, encoding and headers equal between arms, but for those that are the server's own affair"}
+func Same(answers Answers, differ map[string]string) record.Gate {
+	gate := record.Gate{Name: nameSame, Limit: "status, body, encoding and headers equal between arms, but for those that are the server's own affair"}
 	for _, workload := range slices.Sorted(maps.Keys(differ)) {
 		gate.Limit += "; answers may differ" + on(workload) + ": " + differ[workload]
 	}
@@ -75,17 +75,17 @@ func Same(answers Answers, differ map[string]string) result.Gate {
 	}
 	switch {
 	case len(c.different) > 0:
-		gate.Status = result.Failed
+		gate.Status = record.Failed
 		detail = append(detail, list(c.different, "; "))
 	case len(c.missing) > 0:
-		gate.Status = result.Unknown
+		gate.Status = record.Unknown
 	case len(excused) > 0:
-		gate.Status = result.Passed
+		gate.Status = record.Passed
 	case c.compared == 0:
-		gate.Status = result.Unknown
+		gate.Status = record.Unknown
 		detail = append(detail, "there are no two arms whose answers could be compared")
 	default:
-		gate.Status = result.Passed
+		gate.Status = record.Passed
 		detail = append(detail, fmt.Sprintf("%d answers compared", c.compared))
 	}
 	if len(c.missing) > 0 {

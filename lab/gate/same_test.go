@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"millrace/lab/load"
-	"millrace/lab/result"
+	"millrace/lab/record"
 )
 
 // answer is a page of 501 bytes with some headers, "Name: value" each.
@@ -38,36 +38,36 @@ func TestSame(t *testing.T) {
 		name    string
 		answers Answers
 		differ  string
-		want    result.GateStatus
+		want    record.GateStatus
 		detail  string
 	}{
-		{"nothing", nil, "", result.Unknown, "no two arms"},
-		{"one arm", Answers{"a": {"w": {page}}}, "", result.Unknown, "no two arms"},
-		{"two arms that share no workload", Answers{"a": {"v": {page}}, "b": {"w": {page}}}, "", result.Unknown, "no two arms"},
-		{"no answers", two(nil, nil), "", result.Unknown, "no answers on w"},
-		{"equal", one(page), "", result.Passed, "2 answers compared. bytes an answer: w: 700 from all"},
-		{"status", one(changed(page, func(a *load.Answer) { a.Status = 404 })), "", result.Failed, "/ (w): status 200 from a, 404 from b"},
-		{"length", one(changed(page, func(a *load.Answer) { a.Length = 502 })), "", result.Failed, "501 bytes, hash 000000000000002a, from a, 502 bytes"},
-		{"hash", one(changed(page, func(a *load.Answer) { a.Hash = 43 })), "", result.Failed, "hash 000000000000002b, from b"},
-		{"encoding", one(answer("/", "Content-Encoding: gzip")), "", result.Failed, "Content-Encoding identity from a, gzip from b"},
-		{"encoding in capitals", one(answer("/", "Content-Encoding: Identity")), "", result.Passed, ""},
-		{"type", one(answer("/", "Content-Type: text/plain")), "", result.Failed, "Content-Type text/html from a, text/plain from b"},
-		{"no type", one(answer("/", "Content-Type: ")), "", result.Failed, "none from b"},
-		{"parameter of the type", one(answer("/", "Content-Type: text/html")), "", result.Passed, "and do: Content-Type (its parameters"},
-		{"type in another spelling", one(answer("/", "Content-Type: Text/HTML;charset=utf-8")), "", result.Passed, "compared. bytes"},
-		{"type that is malformed", one(answer("/", "Content-Type: text/html; a; b=;")), "", result.Passed, "Content-Type (its parameters"},
-		{"another header", one(answer("/", "Set-Cookie: a=b")), "", result.Failed, `Set-Cookie none from a, "a=b" from b`},
-		{"another header's value", two([]load.Answer{answer("/", "Content-Language: en")}, []load.Answer{answer("/", "Content-Language: de")}), "", result.Failed, `Content-Language "en" from a, "de" from b`},
-		{"a server's own headers", one(answer("/", "Server: x", "ETag: 1", "Last-Modified: 2", "Vary: 3", "Cache-Control: 4", "Accept-Ranges: 5", "Connection: 6", "Keep-Alive: 7", "X-Content-Type-Options: nosniff")), "", result.Passed, "Accept-Ranges (not from a), Cache-Control (not from a), Connection (not from a), Etag (not from a)"},
-		{"values of a server's own headers", two([]load.Answer{answer("/", "ETag: 1", "Server: x")}, []load.Answer{answer("/", "ETag: 2", "Server: y")}), "", result.Passed, "and do: Etag. bytes"},
-		{"another date", one(answer("/", "Date: Tue, 02 Jan 2024 00:00:00 GMT")), "", result.Passed, "compared. bytes"},
-		{"bytes", one(changed(page, func(a *load.Answer) { a.Bytes = 650 })), "", result.Passed, "w: 700 from a, 650 from b"},
-		{"bytes unknown", two([]load.Answer{changed(page, func(a *load.Answer) { a.Bytes = 0 })}, []load.Answer{changed(page, func(a *load.Answer) { a.Bytes = 0 })}), "", result.Passed, "2 answers compared"},
-		{"a path is missing", two([]load.Answer{page, answer("/x")}, []load.Answer{page}), "", result.Unknown, "/x (w): no answer from b"},
-		{"a path was not asked for", two([]load.Answer{page}, []load.Answer{{Path: "/"}}), "", result.Unknown, "/ (w): no answer from b"},
-		{"one path is missing, another differs", two([]load.Answer{page, answer("/x")}, []load.Answer{changed(page, func(a *load.Answer) { a.Hash++ })}), "", result.Failed, "body of"},
-		{"differs, as was said", one(changed(page, func(a *load.Answer) { a.Status = 500 })), "caches answer from memory", result.Passed, "200 from a, 500 from b"},
-		{"said to differ, without answers", nil, "caches", result.Unknown, "no two arms"},
+		{"nothing", nil, "", record.Unknown, "no two arms"},
+		{"one arm", Answers{"a": {"w": {page}}}, "", record.Unknown, "no two arms"},
+		{"two arms that share no workload", Answers{"a": {"v": {page}}, "b": {"w": {page}}}, "", record.Unknown, "no two arms"},
+		{"no answers", two(nil, nil), "", record.Unknown, "no answers on w"},
+		{"equal", one(page), "", record.Passed, "2 answers compared. bytes an answer: w: 700 from all"},
+		{"status", one(changed(page, func(a *load.Answer) { a.Status = 404 })), "", record.Failed, "/ (w): status 200 from a, 404 from b"},
+		{"length", one(changed(page, func(a *load.Answer) { a.Length = 502 })), "", record.Failed, "501 bytes, hash 000000000000002a, from a, 502 bytes"},
+		{"hash", one(changed(page, func(a *load.Answer) { a.Hash = 43 })), "", record.Failed, "hash 000000000000002b, from b"},
+		{"encoding", one(answer("/", "Content-Encoding: gzip")), "", record.Failed, "Content-Encoding identity from a, gzip from b"},
+		{"encoding in capitals", one(answer("/", "Content-Encoding: Identity")), "", record.Passed, ""},
+		{"type", one(answer("/", "Content-Type: text/plain")), "", record.Failed, "Content-Type text/html from a, text/plain from b"},
+		{"no type", one(answer("/", "Content-Type: ")), "", record.Failed, "none from b"},
+		{"parameter of the type", one(answer("/", "Content-Type: text/html")), "", record.Passed, "and do: Content-Type (its parameters"},
+		{"type in another spelling", one(answer("/", "Content-Type: Text/HTML;charset=utf-8")), "", record.Passed, "compared. bytes"},
+		{"type that is malformed", one(answer("/", "Content-Type: text/html; a; b=;")), "", record.Passed, "Content-Type (its parameters"},
+		{"another header", one(answer("/", "Set-Cookie: a=b")), "", record.Failed, `Set-Cookie none from a, "a=b" from b`},
+		{"another header's value", two([]load.Answer{answer("/", "Content-Language: en")}, []load.Answer{answer("/", "Content-Language: de")}), "", record.Failed, `Content-Language "en" from a, "de" from b`},
+		{"a server's own headers", one(answer("/", "Server: x", "ETag: 1", "Last-Modified: 2", "Vary: 3", "Cache-Control: 4", "Accept-Ranges: 5", "Connection: 6", "Keep-Alive: 7", "X-Content-Type-Options: nosniff")), "", record.Passed, "Accept-Ranges (not from a), Cache-Control (not from a), Connection (not from a), Etag (not from a)"},
+		{"values of a server's own headers", two([]load.Answer{answer("/", "ETag: 1", "Server: x")}, []load.Answer{answer("/", "ETag: 2", "Server: y")}), "", record.Passed, "and do: Etag. bytes"},
+		{"another date", one(answer("/", "Date: Tue, 02 Jan 2024 00:00:00 GMT")), "", record.Passed, "compared. bytes"},
+		{"bytes", one(changed(page, func(a *load.Answer) { a.Bytes = 650 })), "", record.Passed, "w: 700 from a, 650 from b"},
+		{"bytes unknown", two([]load.Answer{changed(page, func(a *load.Answer) { a.Bytes = 0 })}, []load.Answer{changed(page, func(a *load.Answer) { a.Bytes = 0 })}), "", record.Passed, "2 answers compared"},
+		{"a path is missing", two([]load.Answer{page, answer("/x")}, []load.Answer{page}), "", record.Unknown, "/x (w): no answer from b"},
+		{"a path was not asked for", two([]load.Answer{page}, []load.Answer{{Path: "/"}}), "", record.Unknown, "/ (w): no answer from b"},
+		{"one path is missing, another differs", two([]load.Answer{page, answer("/x")}, []load.Answer{changed(page, func(a *load.Answer) { a.Hash++ })}), "", record.Failed, "body of"},
+		{"differs, as was said", one(changed(page, func(a *load.Answer) { a.Status = 500 })), "caches answer from memory", record.Passed, "200 from a, 500 from b"},
+		{"said to differ, without answers", nil, "caches", record.Unknown, "no two arms"},
 	} {
 		got := Same(c.answers, expected(c.differ))
 		if got.Status != c.want || !strings.Contains(got.Detail, c.detail) {
@@ -90,7 +90,7 @@ func expected(reason string) map[string]string {
 // A reason for one workload excuses no other.
 func TestSameByWorkload(t *testing.T) {
 	answers := two([]load.Answer{answer("/")}, []load.Answer{changed(answer("/"), func(a *load.Answer) { a.Hash++ })})
-	for workload, want := range map[string]result.GateStatus{"w": result.Passed, "other": result.Failed} {
+	for workload, want := range map[string]record.GateStatus{"w": record.Passed, "other": record.Failed} {
 		got := Same(answers, map[string]string{workload: "one of them compresses"})
 		if got.Status != want || !strings.Contains(got.Limit, "one of them compresses") {
 			t.Errorf("a reason for %s: %+v", workload, got)
@@ -105,7 +105,7 @@ func TestSameTypesUnderTwoNames(t *testing.T) {
 		{"text/xml", "application/xml"},
 	} {
 		a, b := answer("/", "Content-Type: "+types[0]), answer("/", "Content-Type: "+types[1])
-		if got := Same(two([]load.Answer{a}, []load.Answer{b}), nil); got.Status != result.Passed || !strings.Contains(got.Detail, "another name of one type") {
+		if got := Same(two([]load.Answer{a}, []load.Answer{b}), nil); got.Status != record.Passed || !strings.Contains(got.Detail, "another name of one type") {
 			t.Errorf("%s and %s: %s: %s", types[0], types[1], got.Status, got.Detail)
 		}
 	}
@@ -126,7 +126,7 @@ func TestSameNamesTheOddArmAndIsBounded(t *testing.T) {
 	for i := range 300 {
 		a, b = append(a, answer(fmt.Sprint("/", i))), append(b, changed(answer(fmt.Sprint("/", i)), func(a *load.Answer) { a.Status = 404 }))
 	}
-	if got := Same(two(a, b), nil); got.Status != result.Failed || !strings.Contains(got.Detail, "and 295 more") {
+	if got := Same(two(a, b), nil); got.Status != record.Failed || !strings.Contains(got.Detail, "and 295 more") {
 		t.Errorf("300 differences: %.1000s", got.Detail)
 	}
 }

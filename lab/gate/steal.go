@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"millrace/lab/result"
+	"millrace/lab/record"
 )
 
 // Stolen is the share of CPU time that the hypervisor took from some slots
@@ -21,7 +21,7 @@ const DefaultSteal = 0.05
 // the time: that makes everything slower, and every arm alike, which the
 // intervals show as noise. Only where one arm lost more than another, or where
 // little was left to measure with, does it make the result void.
-func (l Limits) milder(g result.Gate, groups [][]Slot) result.Gate {
+func (l Limits) milder(g record.Gate, groups [][]Slot) record.Gate {
 	most, apart := 0.0, 0.0
 	for _, slots := range groups {
 		share, _ := stealShare(slots)
@@ -35,7 +35,7 @@ func (l Limits) milder(g result.Gate, groups [][]Slot) result.Gate {
 	if most > l.VoidSteal || apart > l.Steal {
 		return g
 	}
-	g.Status = result.Doubtful
+	g.Status = record.Doubtful
 	g.Detail += "; requests per second and latencies are worse than this machine's own"
 	if len(groups) > 1 {
 		g.Detail += fmt.Sprintf(", but every arm lost as much (at most %.1f points apart), so that ratios within blocks hold", 100*apart)

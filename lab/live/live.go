@@ -21,7 +21,7 @@ import (
 
 	"golang.org/x/term"
 
-	"millrace/lab/result"
+	"millrace/lab/record"
 )
 
 // Frames is how often a second the view is drawn at most. Figures come four
@@ -46,15 +46,15 @@ func Width(w io.Writer, otherwise int) int {
 }
 
 // NDJSON writes each event as a line of JSON, at once: newline-delimited JSON
-// of [result.Event], with times in nanoseconds. The watch it returns may be
+// of [record.Event], with times in nanoseconds. The watch it returns may be
 // called from several goroutines. When w fails, nothing more is written: that
 // nobody reads any more is no reason to stop measuring.
-func NDJSON(w io.Writer) result.Watch {
+func NDJSON(w io.Writer) record.Watch {
 	var (
 		mu     sync.Mutex
 		failed bool
 	)
-	return func(e result.Event) {
+	return func(e record.Event) {
 		line, err := json.Marshal(stamped(e))
 		if err != nil {
 			return // an infinity or NaN, which JSON cannot say; the result file names the figure
@@ -70,7 +70,7 @@ func NDJSON(w io.Writer) result.Watch {
 }
 
 // stamped gives an event a time if it has none.
-func stamped(e result.Event) result.Event {
+func stamped(e record.Event) record.Event {
 	if e.Time.IsZero() {
 		e.Time = time.Now()
 	}
@@ -92,11 +92,11 @@ func stamped(e result.Event) result.Event {
 //
 // A view that cannot be drawn does not stop a measurement: work goes on, and
 // the trouble is part of the error at the end.
-func Show(ctx context.Context, terminal *os.File, title string, work func(ctx context.Context, watch result.Watch) error) error {
+func Show(ctx context.Context, terminal *os.File, title string, work func(ctx context.Context, watch record.Watch) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s := newScreen(terminal, newModel(title, time.Now(), runtime.NumCPU(), cancel))
-	watch := func(e result.Event) { s.send(stamped(e)) }
+	watch := func(e record.Event) { s.send(stamped(e)) }
 	defer tookLog(watch)()
 
 	done := make(chan error, 1)
@@ -120,7 +120,7 @@ func Show(ctx context.Context, terminal *os.File, title string, work func(ctx co
 
 // tookLog sends what is logged to the view, which a line from elsewhere would
 // tear apart, until the function that it returns is called.
-func tookLog(watch result.Watch) (giveBack func()) {
+func tookLog(watch record.Watch) (giveBack func()) {
 	before, flags := log.Writer(), log.Flags()
 	log.SetOutput(logLines{watch})
 	log.SetFlags(0) // the view is about now
@@ -131,9 +131,9 @@ func tookLog(watch result.Watch) (giveBack func()) {
 }
 
 // logLines makes notes of log lines.
-type logLines struct{ watch result.Watch }
+type logLines struct{ watch record.Watch }
 
 func (l logLines) Write(line []byte) (int, error) {
-	l.watch(result.Event{Kind: result.EventNote, Text: strings.TrimSpace(string(line))})
+	l.watch(record.Event{Kind: record.EventNote, Text: strings.TrimSpace(string(line))})
 	return len(line), nil
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
-	"millrace/lab/result"
+	"millrace/lab/record"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -26,21 +26,21 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestNDJSON(t *testing.T) {
 	var out bytes.Buffer
 	watch := NDJSON(&out)
-	events := []result.Event{
-		{Time: noon(), Kind: result.EventStep, Text: "two\nlines"},
-		{Time: noon(), Kind: result.EventTick, Arm: "A", Rate: 1.5, P50: time.Millisecond, Done: 0.25},
-		{Time: noon(), Kind: result.EventLook, Verdicts: []result.Verdict{{Outcome: result.Better}}},
+	events := []record.Event{
+		{Time: noon(), Kind: record.EventStep, Text: "two\nlines"},
+		{Time: noon(), Kind: record.EventTick, Arm: "A", Rate: 1.5, P50: time.Millisecond, Done: 0.25},
+		{Time: noon(), Kind: record.EventLook, Verdicts: []record.Verdict{{Outcome: record.Better}}},
 	}
 	for _, e := range events {
 		watch(e)
 	}
-	watch(result.Event{Kind: result.EventTick, Rate: math.NaN()}) // JSON has no word for it
+	watch(record.Event{Kind: record.EventTick, Rate: math.NaN()}) // JSON has no word for it
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 	if len(lines) != len(events) {
 		t.Fatalf("%d lines of %d events:\n%s", len(lines), len(events), out.String())
 	}
 	for i, l := range lines {
-		var got result.Event
+		var got record.Event
 		if err := json.Unmarshal([]byte(l), &got); err != nil {
 			t.Fatalf("%s: %v", l, err)
 		}
@@ -49,7 +49,7 @@ func TestNDJSON(t *testing.T) {
 		}
 	}
 	out.Reset()
-	watch(result.Event{Kind: result.EventNote})
+	watch(record.Event{Kind: record.EventNote})
 	if !strings.Contains(out.String(), `"time":"2`) || strings.Contains(out.String(), `"time":"0001`) {
 		t.Errorf("an event without a time: %s", out.String())
 	}
@@ -65,7 +65,7 @@ func TestNDJSONWithoutReader(t *testing.T) {
 	watch := NDJSON(&out)
 	var wait sync.WaitGroup
 	for range 4 {
-		wait.Go(func() { watch(result.Event{Kind: result.EventTick}) })
+		wait.Go(func() { watch(record.Event{Kind: record.EventTick}) })
 	}
 	wait.Wait()
 	if out.writes != 1 {
@@ -108,12 +108,12 @@ func TestShow(t *testing.T) {
 	before := log.Writer()
 	f, drawn := canvas(t)
 	trouble := errors.New("the target died")
-	err := Show(t.Context(), f, "load http://x", func(ctx context.Context, watch result.Watch) error {
+	err := Show(t.Context(), f, "load http://x", func(ctx context.Context, watch record.Watch) error {
 		var wait sync.WaitGroup
 		for range 4 {
 			wait.Go(func() {
 				for range 10 {
-					watch(result.Event{Kind: result.EventTick, Rate: 1000})
+					watch(record.Event{Kind: record.EventTick, Rate: 1000})
 				}
 			})
 		}
@@ -138,8 +138,8 @@ func TestShowEnds(t *testing.T) {
 	f, drawn := canvas(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	kept := false
-	err := Show(ctx, f, "load http://x", func(ctx context.Context, watch result.Watch) error {
-		watch(result.Event{Kind: result.EventStep, Text: "loading"})
+	err := Show(ctx, f, "load http://x", func(ctx context.Context, watch record.Watch) error {
+		watch(record.Event{Kind: record.EventStep, Text: "loading"})
 		cancel()
 		<-ctx.Done()
 		kept = true

@@ -5,7 +5,7 @@ import (
 	"time"
 	"unicode"
 
-	"millrace/lab/result"
+	"millrace/lab/record"
 )
 
 // The limits of what is remembered to be shown.
@@ -50,7 +50,7 @@ type model struct {
 	slot  slot
 	rates minute
 
-	verdicts []result.Verdict
+	verdicts []record.Verdict
 	notes    []string
 
 	ending bool // waiting for the work to stop
@@ -85,7 +85,7 @@ func (m model) update(msg any) (next model, over bool) {
 	case finished:
 		m.end, m.now = &msg, msg.at
 		return m, true
-	case result.Event:
+	case record.Event:
 		return m.event(msg), false
 	}
 	return m, false
@@ -104,19 +104,19 @@ func (m model) interrupt() (next model, over bool) {
 }
 
 // event takes in news of the measurement.
-func (m model) event(e result.Event) model {
+func (m model) event(e record.Event) model {
 	if e.Time.After(m.now) {
 		m.now = e.Time
 	}
 	arm, workload := printable(e.Arm), printable(e.Workload)
 	moved := arm != "" && arm != m.arm || workload != "" && workload != m.workload
-	if e.Kind == result.EventStep || moved {
+	if e.Kind == record.EventStep || moved {
 		m.slot = slot{}
 	}
-	if arm != "" || e.Kind == result.EventStep {
+	if arm != "" || e.Kind == record.EventStep {
 		m.arm = arm
 	}
-	if workload != "" || e.Kind == result.EventStep {
+	if workload != "" || e.Kind == record.EventStep {
 		m.workload = workload
 	}
 	if e.Done > 0 {
@@ -127,15 +127,15 @@ func (m model) event(e result.Event) model {
 	}
 	text := printable(e.Text)
 	switch e.Kind {
-	case result.EventNote:
+	case record.EventNote:
 		m.notes = append(m.notes[:len(m.notes):len(m.notes)], text)
 		m.notes = m.notes[max(0, len(m.notes)-maxNotes):]
-	case result.EventTick, result.EventSample:
+	case record.EventTick, record.EventSample:
 		m.figures(e)
 		if text != "" || moved { // what was begun before has ended
 			m.step = text
 		}
-	case result.EventEnd: // the caller says how it ended
+	case record.EventEnd: // the caller says how it ended
 	default:
 		if text != "" {
 			m.step = text
@@ -149,7 +149,7 @@ func (m model) event(e result.Event) model {
 
 // figures takes in those that are known. A rate of zero after others is a
 // target that has stopped answering, and no gap in knowledge.
-func (m *model) figures(e result.Event) {
+func (m *model) figures(e record.Event) {
 	s := &m.slot
 	if s.rated = s.rated || e.Rate > 0; s.rated {
 		s.rate = e.Rate

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"millrace/lab/result"
+	"millrace/lab/record"
 )
 
 // plainEvery is how often figures are told where there is no terminal: a log
@@ -17,9 +17,9 @@ const plainEvery = 5 * time.Second
 // Plain tells of events in lines of text, for logs and pipes: steps and notes as
 // they come, figures every few seconds. The watch it returns may be called from
 // several goroutines. When w fails, nothing more is written.
-func Plain(w io.Writer) result.Watch {
+func Plain(w io.Writer) record.Watch {
 	p := &plain{w: w}
-	return func(e result.Event) {
+	return func(e record.Event) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.event(stamped(e))
@@ -34,10 +34,10 @@ type plain struct {
 	told   time.Time // when figures were told last
 }
 
-func (p *plain) event(e result.Event) {
+func (p *plain) event(e record.Event) {
 	text := printable(e.Text)
 	switch e.Kind {
-	case result.EventTick, result.EventSample:
+	case record.EventTick, record.EventSample:
 		switch {
 		case p.told.IsZero():
 			p.told = e.Time // nothing is to be told of yet
@@ -45,14 +45,14 @@ func (p *plain) event(e result.Event) {
 			p.told = e.Time
 			p.line(figuresOf(e))
 		}
-	case result.EventNote:
+	case record.EventNote:
 		p.line("note: " + text)
-	case result.EventLook:
+	case record.EventLook:
 		p.line(text)
 		for _, v := range e.Verdicts {
 			p.line("  " + sentence(v))
 		}
-	case result.EventEnd: // the summary says it
+	case record.EventEnd: // the summary says it
 	default:
 		p.line(text)
 	}
@@ -68,7 +68,7 @@ func (p *plain) line(text string) {
 }
 
 // figuresOf are an event's figures in one line.
-func figuresOf(e result.Event) string {
+func figuresOf(e record.Event) string {
 	var parts []string
 	if e.Done > 0 {
 		parts = append(parts, fmt.Sprintf("%.0f %%", 100*min(1, e.Done)))

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"millrace/lab/result"
+	"millrace/lab/record"
 )
 
 const (
@@ -181,20 +181,20 @@ func (m model) said(st styles, width, room int) []string {
 	return lines
 }
 
-func verdictMark(st styles, o result.Outcome) (string, style) {
+func verdictMark(st styles, o record.Outcome) (string, style) {
 	switch o {
-	case result.Better:
+	case record.Better:
 		return "+", st.good
-	case result.Worse:
+	case record.Worse:
 		return "-", st.bad
-	case result.Equal:
+	case record.Equal:
 		return "=", st.dim
 	}
 	return "?", st.dim
 }
 
 // sentence is a verdict in words.
-func sentence(v result.Verdict) string {
+func sentence(v record.Verdict) string {
 	if s := printable(v.Sentence); s != "" {
 		return s
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"github.com/google/go-cmp/cmp"
 
-	"millrace/lab/result"
+	"millrace/lab/record"
 )
 
 var colours = regexp.MustCompile("\x1b\\[[0-9;]*m")
@@ -58,8 +58,8 @@ func ticks(seconds int) []any {
 	var all []any
 	for i := range seconds * 4 {
 		at := time.Duration(i) * 250 * time.Millisecond
-		all = append(all, result.Event{
-			Time: noon().Add(at), Kind: result.EventTick, Arm: "embedded", Workload: "all seven paths",
+		all = append(all, record.Event{
+			Time: noon().Add(at), Kind: record.EventTick, Arm: "embedded", Workload: "all seven paths",
 			Done: 0.375, Left: 65 * time.Second,
 			Rate: 20_000 * float64(1+i/4), Requests: uint64(1000 * i),
 			P50: 412 * time.Microsecond, P90: 1234 * time.Microsecond, P99: 13_400 * time.Microsecond,
@@ -69,18 +69,18 @@ func ticks(seconds int) []any {
 	return all
 }
 
-func verdicts() result.Event {
-	return result.Event{Kind: result.EventLook, Text: "look 1 of 3", Verdicts: []result.Verdict{
-		{Outcome: result.Better, Sentence: "embedded needs 31 % less CPU time per request than disk [29 %, 33 %] on all seven paths"},
-		{Outcome: result.Equal, Sentence: "embedded and disk are equal in memory"},
-		{Outcome: result.Worse, Sentence: "embedded is a larger executable than disk"},
-		{Outcome: result.Undecided, Workload: "/", Metric: "rate", Arm: "embedded", Baseline: "disk"},
+func verdicts() record.Event {
+	return record.Event{Kind: record.EventLook, Text: "look 1 of 3", Verdicts: []record.Verdict{
+		{Outcome: record.Better, Sentence: "embedded needs 31 % less CPU time per request than disk [29 %, 33 %] on all seven paths"},
+		{Outcome: record.Equal, Sentence: "embedded and disk are equal in memory"},
+		{Outcome: record.Worse, Sentence: "embedded is a larger executable than disk"},
+		{Outcome: record.Undecided, Workload: "/", Metric: "rate", Arm: "embedded", Baseline: "disk"},
 	}}
 }
 
 func TestView(t *testing.T) {
 	wide, narrow, flat := size{80, 24}, size{60, 24}, size{60, 14}
-	full := append(ticks(5), verdicts(), result.Event{Kind: result.EventNote, Text: "nginx is left out: install nginx"})
+	full := append(ticks(5), verdicts(), record.Event{Kind: record.EventNote, Text: "nginx is left out: install nginx"})
 	for _, c := range []struct {
 		name     string
 		messages []any
@@ -94,11 +94,11 @@ starting
 Ctrl-C ends early and keeps what was measured
 `},
 		{"a step", []any{
-			result.Event{Time: noon(), Kind: result.EventStep, Text: "building bench/subjects/nethttp"},
+			record.Event{Time: noon(), Kind: record.EventStep, Text: "building lab/bench/subjects/nethttp"},
 			second(noon().Add(75 * time.Second)),
 		}, `
 embed-vs-disk: is embedding faster?
-building bench/subjects/nethttp
+building lab/bench/subjects/nethttp
 
 1:15 min so far
 Ctrl-C ends early and keeps what was measured
@@ -159,7 +159,7 @@ load CPU    ████▊░░░░░ ░░░░░░░░░░ 0.48 o
 Ctrl-C ends early and keeps what was measured
 `},
 		{"errors, and nothing else known", []any{
-			result.Event{Time: noon(), Kind: result.EventTick, Arm: "A", Errors: 1234},
+			record.Event{Time: noon(), Kind: record.EventTick, Arm: "A", Errors: 1234},
 		}, `
 embed-vs-disk: is embedding faster?
 A
@@ -170,8 +170,8 @@ errors            1,234
 Ctrl-C ends early and keeps what was measured
 `},
 		{"a target that stopped answering", []any{
-			result.Event{Time: noon(), Kind: result.EventTick, Arm: "A", Rate: 1000},
-			result.Event{Time: noon().Add(time.Second), Kind: result.EventTick, Arm: "A"},
+			record.Event{Time: noon(), Kind: record.EventTick, Arm: "A", Rate: 1000},
+			record.Event{Time: noon().Add(time.Second), Kind: record.EventTick, Arm: "A"},
 		}, `
 embed-vs-disk: is embedding faster?
 A
@@ -183,7 +183,7 @@ errors                0
 Ctrl-C ends early and keeps what was measured
 `},
 		{"the next arm begins without the last one's figures", append(ticks(2),
-			result.Event{Time: noon().Add(2 * time.Second), Kind: result.EventStep, Arm: "disk", Text: "starting disk"},
+			record.Event{Time: noon().Add(2 * time.Second), Kind: record.EventStep, Arm: "disk", Text: "starting disk"},
 		), `
 embed-vs-disk: is embedding faster?
 disk · starting disk
@@ -243,7 +243,7 @@ func TestInterrupt(t *testing.T) {
 
 // TestQuit shows that the view ends with the work, and with nothing else.
 func TestQuit(t *testing.T) {
-	for _, msg := range []any{second(noon()), result.Event{Kind: result.EventEnd}, ending{}} {
+	for _, msg := range []any{second(noon()), record.Event{Kind: record.EventEnd}, ending{}} {
 		if _, over := fresh().update(msg); over {
 			t.Errorf("%T ends the view", msg)
 		}
@@ -256,12 +256,12 @@ func TestQuit(t *testing.T) {
 // TestBounds has more of everything than is kept.
 func TestBounds(t *testing.T) {
 	m := fresh()
-	var many []result.Verdict
+	var many []record.Verdict
 	for i := range 1000 {
-		m = after(t, m, result.Event{Kind: result.EventNote, Text: fmt.Sprint("note ", i)})
-		many = append(many, result.Verdict{Sentence: "s"})
+		m = after(t, m, record.Event{Kind: record.EventNote, Text: fmt.Sprint("note ", i)})
+		many = append(many, record.Verdict{Sentence: "s"})
 	}
-	m = after(t, m, result.Event{Kind: result.EventLook, Verdicts: many, Text: strings.Repeat("long ", 10_000)})
+	m = after(t, m, record.Event{Kind: record.EventLook, Verdicts: many, Text: strings.Repeat("long ", 10_000)})
 	if len(m.notes) != maxNotes || m.notes[maxNotes-1] != "note 999" || len(m.verdicts) != maxVerdicts || len(m.step) > maxText+3 {
 		t.Errorf("%d notes, %d verdicts, text of %d", len(m.notes), len(m.verdicts), len(m.step))
 	}
@@ -278,12 +278,12 @@ func FuzzDraw(f *testing.F) {
 		if width < 1 || width > 500 || height < 1 || height > 200 {
 			t.Skip()
 		}
-		e := result.Event{
-			Time: noon(), Kind: result.EventTick, Text: text, Arm: text, Workload: text,
+		e := record.Event{
+			Time: noon(), Kind: record.EventTick, Text: text, Arm: text, Workload: text,
 			Done: figure, Rate: figure, P50: time.Duration(figure), P90: 1, P99: 1 << 62, Requests: 1, Errors: 1 << 60, TargetCPU: figure, GeneratorCPU: figure,
-			Verdicts: []result.Verdict{{Sentence: text}, {Metric: text}},
+			Verdicts: []record.Verdict{{Sentence: text}, {Metric: text}},
 		}
-		m := after(t, newModel(text, noon(), 1+len(text), nil), size{width, height}, e, result.Event{Kind: result.EventNote, Text: text})
+		m := after(t, newModel(text, noon(), 1+len(text), nil), size{width, height}, e, record.Event{Kind: record.EventNote, Text: text})
 		for _, m := range []model{m, after(t, m, finished{at: noon()})} {
 			drawn := m.draw()
 			if !strings.HasSuffix(drawn, "\n") {

@@ -6,12 +6,10 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"millrace/lab/result"
 )
 
 // describe fills in what the kernel tells of the machine.
-func describe(m *result.Machine) {
+func describe(m *Machine) {
 	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
 		m.CPU = parseModel(text)
 	}

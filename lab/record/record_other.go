@@ -6,8 +6,6 @@ import (
 	"errors"
 	"runtime"
 	"time"
-
-	"millrace/lab/result"
 )
 
 // errSystem is what everything here says off Linux.
@@ -32,7 +30,7 @@ func (t *thread) read() (user, system time.Duration, instructions uint64, err er
 }
 func (t *thread) close() error { return nil }
 
-func describe(m *result.Machine) { m.Kernel = runtime.GOOS }
+func describe(m *Machine) { m.Kernel = runtime.GOOS }
 
 func readSystem() (System, error) { return System{}, errSystem() }
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"unicode"
 
-	"millrace/lab/result"
+	"millrace/lab/record"
 )
 
 // Benchstat writes every sample as a line of Go's benchmark format
@@ -18,7 +18,7 @@ import (
 // `benchstat -col /arm FILE` reads it: BenchmarkOnePage/arm=nginx-2 1 21000
 // cpu-ns 47600 requests/s. Units carry the metric's key, and say whether more is
 // better.
-func Benchstat(w io.Writer, res *result.Result) error {
+func Benchstat(w io.Writer, res *record.Result) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "goos: %s\ngoarch: %s\n", runtime.GOOS, runtime.GOARCH)
 	for _, p := range [][2]string{{"cpu", res.Machine.CPU}, {"pkg", "millrace/lab/" + slug(res.Name, "result")}} {
@@ -58,7 +58,7 @@ func Benchstat(w io.Writer, res *result.Result) error {
 }
 
 // benchLine are a sample's figures with their units.
-func benchLine(s result.Sample, units map[string]string) string {
+func benchLine(s record.Sample, units map[string]string) string {
 	line := ""
 	for _, key := range slices.Sorted(maps.Keys(s.Values)) {
 		if unit := units[key]; unit != "" && number(s.Values[key]) {
@@ -120,7 +120,7 @@ func word(s string) string {
 
 // benchUnits are the units of all metrics: the key, less a unit at its end, and
 // the unit. benchstat makes seconds of whatever ends in ns.
-func benchUnits(res *result.Result) map[string]string {
+func benchUnits(res *record.Result) map[string]string {
 	units := map[string]string{}
 	taken := map[string]bool{}
 	for _, m := range res.Metrics {

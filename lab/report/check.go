@@ -3,19 +3,19 @@ package report
 import (
 	"fmt"
 
-	"millrace/lab/result"
+	"millrace/lab/record"
 )
 
 // Check reports the first thing about a result that cannot be: another format,
 // a sample of an arm that is not listed, a verdict whose interval is upside
 // down, a table row with more cells than columns. A result that passes is
 // consistent, not true.
-func Check(res *result.Result) error {
+func Check(res *record.Result) error {
 	c := checker{arms: map[string]bool{}, workloads: map[string]bool{}, metrics: map[string]bool{}}
-	if res.Format != result.Format {
-		return fmt.Errorf("%w: its format is %q, not %q", errInconsistent, res.Format, result.Format)
+	if res.Format != record.Format {
+		return fmt.Errorf("%w: its format is %q, not %q", errInconsistent, res.Format, record.Format)
 	}
-	for _, check := range []func(*result.Result) error{c.head, c.lists, c.samples, c.verdicts, c.rest, c.charts} {
+	for _, check := range []func(*record.Result) error{c.head, c.lists, c.samples, c.verdicts, c.rest, c.charts} {
 		if err := check(res); err != nil {
 			return fmt.Errorf("%w: %w", errInconsistent, err)
 		}
@@ -26,14 +26,14 @@ func Check(res *result.Result) error {
 // A checker knows the names that a result declares.
 type checker struct{ arms, workloads, metrics map[string]bool }
 
-func (c *checker) head(res *result.Result) error {
+func (c *checker) head(res *record.Result) error {
 	switch res.Kind {
-	case result.KindLoad, result.KindCompare, result.KindExperiment, result.KindPGO:
+	case record.KindLoad, record.KindCompare, record.KindExperiment, record.KindPGO:
 	default:
 		return fmt.Errorf("%q is not a kind of result", shorten(string(res.Kind), 40))
 	}
 	switch res.Mode {
-	case "", result.Quick, result.Full:
+	case "", record.Quick, record.Full:
 	default:
 		return fmt.Errorf("%q is not a mode", shorten(string(res.Mode), 40))
 	}
@@ -44,7 +44,7 @@ func (c *checker) head(res *result.Result) error {
 }
 
 // lists takes the names down, and refuses two of a kind.
-func (c *checker) lists(res *result.Result) error {
+func (c *checker) lists(res *record.Result) error {
 	for _, a := range res.Arms {
 		if c.arms[a.Name] {
 			return fmt.Errorf("there are two arms %q", shorten(a.Name, 60))
@@ -79,7 +79,7 @@ func known(what string, names map[string]bool, name string) error {
 	return fmt.Errorf("%q is not %s of this result", shorten(name, 60), what)
 }
 
-func (c *checker) samples(res *result.Result) error {
+func (c *checker) samples(res *record.Result) error {
 	for i, s := range res.Samples {
 		err := known("an arm", c.arms, s.Arm)
 		if err == nil {
@@ -100,7 +100,7 @@ func (c *checker) samples(res *result.Result) error {
 	return nil
 }
 
-func (c *checker) verdicts(res *result.Result) error {
+func (c *checker) verdicts(res *record.Result) error {
 	for i, v := range res.Verdicts {
 		err := known("an arm", c.arms, v.Arm)
 		if err == nil {
@@ -123,11 +123,11 @@ func (c *checker) verdicts(res *result.Result) error {
 }
 
 // figures refuses a verdict that its own figures contradict.
-func figures(v result.Verdict) error {
+func figures(v record.Verdict) error {
 	decided := true
 	switch v.Outcome {
-	case result.Better, result.Worse, result.Equal:
-	case result.Undecided:
+	case record.Better, record.Worse, record.Equal:
+	case record.Undecided:
 		decided = false
 	default:
 		return fmt.Errorf("%q is not an outcome", shorten(string(v.Outcome), 40))
@@ -151,10 +151,10 @@ func figures(v result.Verdict) error {
 // rounded, and of few blocks.
 const slack = 0.05
 
-func (c *checker) rest(res *result.Result) error {
+func (c *checker) rest(res *record.Result) error {
 	for _, g := range res.Gates {
 		switch g.Status {
-		case result.Passed, result.Failed, result.Doubtful, result.Unknown:
+		case record.Passed, record.Failed, record.Doubtful, record.Unknown:
 		default:
 			return fmt.Errorf("gate %q: %q is not a status", shorten(g.Name, 60), shorten(string(g.Status), 40))
 		}
@@ -169,7 +169,7 @@ func (c *checker) rest(res *result.Result) error {
 	return nil
 }
 
-func (c *checker) charts(res *result.Result) error {
+func (c *checker) charts(res *record.Result) error {
 	for _, ch := range res.Charts {
 		for _, s := range ch.Series {
 			for i := 1; i < len(s.Points); i++ {

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"sort"
 
-	"millrace/lab/result"
+	"millrace/lab/record"
 )
 
 // maxFile is the largest result file that is read: an hour of readings of
@@ -24,7 +24,7 @@ var errInconsistent = errors.New("the result contradicts itself")
 // Read reads a result file, at most 64 MB. It refuses one of another format, one
 // that is cut off, one with fields it does not know and one whose parts do not
 // fit each other, each in one line: a report drawn from it would look valid.
-func Read(r io.Reader) (*result.Result, error) {
+func Read(r io.Reader) (*record.Result, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("reading the result: %w", err)
@@ -37,7 +37,7 @@ func Read(r io.Reader) (*result.Result, error) {
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
-	res := new(result.Result)
+	res := new(record.Result)
 	if err := d.Decode(res); err != nil {
 		return nil, fmt.Errorf("this result file is damaged: %w", jsonError(err))
 	}
@@ -64,8 +64,8 @@ func checkFormat(data []byte) error {
 	switch {
 	case head.Format == nil:
 		return errors.New(`this is not a result file: it does not say its "format"`)
-	case *head.Format != result.Format:
-		return fmt.Errorf("this file is %q; this millrace reads %q: measure again, or draw it with the version that wrote it", shorten(*head.Format, 40), result.Format)
+	case *head.Format != record.Format:
+		return fmt.Errorf("this file is %q; this millrace reads %q: measure again, or draw it with the version that wrote it", shorten(*head.Format, 40), record.Format)
 	}
 	return nil
 }
@@ -85,7 +85,7 @@ func jsonError(err error) error {
 // have no place in one: they are left out, and a note says how many. A result
 // that Read would refuse is written, and then an error: what was measured is
 // not lost.
-func Write(w io.Writer, res *result.Result) error {
+func Write(w io.Writer, res *record.Result) error {
 	res = cleaned(res)
 	data, err := json.MarshalIndent(res, "", " ")
 	if err != nil {
@@ -99,10 +99,10 @@ func Write(w io.Writer, res *result.Result) error {
 
 // cleaned is a copy of a result that JSON can hold. A result without a fault is
 // returned as it is.
-func cleaned(res *result.Result) *result.Result {
+func cleaned(res *record.Result) *record.Result {
 	c := *res
 	if c.Format == "" {
-		c.Format = result.Format
+		c.Format = record.Format
 	}
 	lost := 0
 	c.Samples = slices.Clone(c.Samples)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"millrace/lab/result"
+	"millrace/lab/record"
 )
 
 func TestRoundTrip(t *testing.T) {
@@ -87,12 +87,12 @@ func TestReadRefuses(t *testing.T) {
 }
 
 func TestReadRefusesTablesAndCharts(t *testing.T) {
-	for want, change := range map[string]func(*result.Result){
-		`row 1 has 2 cells for 1 columns`: func(r *result.Result) {
-			r.Tables = []result.Table{{Title: "t", Columns: []string{"a"}, Rows: [][]string{{"1", "2"}}}}
+	for want, change := range map[string]func(*record.Result){
+		`row 1 has 2 cells for 1 columns`: func(r *record.Result) {
+			r.Tables = []record.Table{{Title: "t", Columns: []string{"a"}, Rows: [][]string{{"1", "2"}}}}
 		},
-		`series "s": x goes back at point 3`: func(r *result.Result) {
-			r.Charts = []result.Chart{{Title: "c", Series: []result.Series{{Name: "s", Points: [][2]float64{{1, 1}, {2, 1}, {1.5, 1}}}}}}
+		`series "s": x goes back at point 3`: func(r *record.Result) {
+			r.Charts = []record.Chart{{Title: "c", Series: []record.Series{{Name: "s", Points: [][2]float64{{1, 1}, {2, 1}, {1.5, 1}}}}}}
 		},
 	} {
 		res := compareResult()
@@ -129,8 +129,8 @@ func TestWriteLeavesNoNumbersOut(t *testing.T) {
 	res := compareResult()
 	res.Samples[0].Values["cpu_ns"] = nan
 	res.Samples[1].Values["rss_bytes"] = inf
-	res.Verdicts[0].Outcome, res.Verdicts[0].Low, res.Verdicts[0].P = result.Undecided, nan, nan
-	res.Charts = []result.Chart{{Title: "c", Series: []result.Series{{Name: "s", Points: [][2]float64{{2, 1}, {1, nan}, {1, 5}, {inf, 3}}}}}}
+	res.Verdicts[0].Outcome, res.Verdicts[0].Low, res.Verdicts[0].P = record.Undecided, nan, nan
+	res.Charts = []record.Chart{{Title: "c", Series: []record.Series{{Name: "s", Points: [][2]float64{{2, 1}, {1, nan}, {1, 5}, {inf, 3}}}}}}
 	var b bytes.Buffer
 	if err := Write(&b, res); err != nil {
 		t.Fatal(err)
@@ -158,7 +158,7 @@ func TestWriteLeavesNoNumbersOut(t *testing.T) {
 
 func FuzzRead(f *testing.F) {
 	// Small ones: the fuzzer gets further with what it can change as a whole.
-	for _, res := range []*result.Result{voidResult(), loadResult()} {
+	for _, res := range []*record.Result{voidResult(), loadResult()} {
 		res.Samples, res.Verdicts, res.Metrics = res.Samples[:1], res.Verdicts[:min(len(res.Verdicts), 1)], res.Metrics[:4]
 		for i := range res.Charts {
 			res.Charts[i].Series = res.Charts[i].Series[:1]
@@ -201,7 +201,7 @@ func FuzzRead(f *testing.F) {
 		if err := Benchstat(&other, res); err != nil {
 			t.Fatal(err)
 		}
-		_ = SummaryTable([]*result.Result{res})
+		_ = SummaryTable([]*record.Result{res})
 		_ = Sentence(res)
 	})
 }

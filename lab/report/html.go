@@ -16,7 +16,7 @@ import (
 	"unicode"
 
 	"millrace/internal/ops/chart"
-	"millrace/lab/result"
+	"millrace/lab/record"
 )
 
 //go:embed page.html page.css page.js
@@ -33,7 +33,7 @@ const rawShare = 120_000
 // script to be read, at most 400 KB. Where a result is too large for that, lines
 // get fewer points (spikes stay), raw samples are thinned, and at last lists are
 // cut; the page says which.
-func HTML(w io.Writer, res *result.Result) error {
+func HTML(w io.Writer, res *record.Result) error {
 	res = cleaned(res)
 	var page []byte
 	for level := range thinnings {
@@ -76,7 +76,7 @@ var unitGap = regexp.MustCompile(`(\d) (%|/s|[kM]/s|[µmn]?s\b|[KMGT]?i?B\b)`)
 
 // A page is what the template shows.
 type page struct {
-	*result.Result
+	*record.Result
 	Policy     string // Content-Security-Policy: only what stands in the page itself
 	CSS        template.CSS
 	JS         template.JS
@@ -86,7 +86,7 @@ type page struct {
 	Thinned    []string
 
 	Kicker   []string // what kind of measurement, when, by whom
-	Failed   []result.Gate
+	Failed   []record.Gate
 	Claimed  string
 	Findings []finding
 	More     int
@@ -98,7 +98,7 @@ type page struct {
 	Verdicts  []verdictRow
 	Baseline  string // of all verdicts; empty where there are several
 	Medians   []medianTable
-	Checks    []result.Gate
+	Checks    []record.Gate
 	Facts     [][2]string
 
 	// Those that lead stand right below the answer.
@@ -114,7 +114,7 @@ type picture struct {
 }
 
 type verdictRow struct {
-	result.Verdict
+	record.Verdict
 	Name          string // of the metric
 	Change, Range string
 	PText, Words  string
@@ -123,7 +123,7 @@ type verdictRow struct {
 }
 
 type table struct {
-	result.Table
+	record.Table
 	Right []bool
 	Wide  bool
 }
@@ -140,7 +140,7 @@ func narrow(tables []medianTable) []medianTable {
 			to := min(from+maxPageMetrics, len(t.Metrics))
 			part := medianTable{Workload: t.Workload, Metrics: t.Metrics[from:to]}
 			if from > 0 {
-				part.Workload = result.Workload{Name: t.Workload.Name + ", continued"}
+				part.Workload = record.Workload{Name: t.Workload.Name + ", continued"}
 			}
 			for _, r := range t.Rows {
 				r.Values = r.Values[from:to]
@@ -152,19 +152,19 @@ func narrow(tables []medianTable) []medianTable {
 	return out
 }
 
-func newPage(res *result.Result, t thinning) (*page, error) {
+func newPage(res *record.Result, t thinning) (*page, error) {
 	p := &page{
 		Result: res, Slug: slug(res.Name, "result"), Kicker: kicker(res), Claimed: strings.TrimSpace(res.Claim),
 		Findings: findings(res), Medians: narrow(medians(res)), Checks: gatesByUrgency(res.Gates), Facts: facts(res),
 	}
 	for _, g := range res.Gates {
-		if g.Status == result.Failed {
+		if g.Status == record.Failed {
 			p.Failed = append(p.Failed, g)
 		}
 	}
 	if len(p.Findings) == 0 {
 		p.Unjudged = oneLine(unjudged(res))
-		if res.Kind == result.KindLoad && len(res.Samples) > 0 {
+		if res.Kind == record.KindLoad && len(res.Samples) > 0 {
 			p.Highlights, p.Unjudged = highlights(res), "one target alone proves no difference, so there is no verdict"
 		}
 	}
@@ -197,7 +197,7 @@ func newPage(res *result.Result, t thinning) (*page, error) {
 }
 
 // longCells reports whether a table holds texts, not figures.
-func longCells(t result.Table) bool {
+func longCells(t record.Table) bool {
 	total := 0
 	for i := range t.Columns {
 		longest := len(t.Columns[i])
@@ -211,9 +211,9 @@ func longCells(t result.Table) bool {
 	return total > 64
 }
 
-func kicker(res *result.Result) []string {
+func kicker(res *record.Result) []string {
 	k := []string{"millrace lab"}
-	if res.Kind == result.KindExperiment {
+	if res.Kind == record.KindExperiment {
 		k = append(k, "experiment "+res.Name)
 	} else {
 		k = append(k, string(res.Kind))
@@ -236,7 +236,7 @@ const (
 )
 
 // draw makes the pictures.
-func (p *page) draw(res *result.Result, t thinning) error {
+func (p *page) draw(res *record.Result, t thinning) error {
 	for _, v := range intervalPlots(res) {
 		pic, err := draw(v.Title, "", v.SVG, chart.Size{Width: wideIntervals}, chart.Size{Width: narrowIntervals})
 		if err != nil {
@@ -288,8 +288,8 @@ func draw(title, about string, svg func(io.Writer, chart.Size) error, wide, narr
 
 // intervalPlots are one plot for each metric with verdicts, with a group of rows
 // for each workload.
-func intervalPlots(res *result.Result) []*chart.Intervals {
-	marks := map[result.Outcome]chart.Mark{result.Better: chart.Good, result.Worse: chart.Bad, result.Equal: chart.Same, result.Undecided: chart.Open}
+func intervalPlots(res *record.Result) []*chart.Intervals {
+	marks := map[record.Outcome]chart.Mark{record.Better: chart.Good, record.Worse: chart.Bad, record.Equal: chart.Same, record.Undecided: chart.Open}
 	var plots []*chart.Intervals
 	for _, m := range res.Metrics {
 		plot := &chart.Intervals{Title: capital(m.Name), About: "change against the baseline, with its interval"}
@@ -318,7 +318,7 @@ func intervalPlots(res *result.Result) []*chart.Intervals {
 
 // byBaseline are verdicts with those against one baseline together, baselines in
 // the order in which they first stand there: each has one heading.
-func byBaseline(verdicts []result.Verdict) []result.Verdict {
+func byBaseline(verdicts []record.Verdict) []record.Verdict {
 	place := map[string]int{}
 	for _, v := range verdicts {
 		if _, ok := place[v.Baseline]; !ok {
@@ -326,7 +326,7 @@ func byBaseline(verdicts []result.Verdict) []result.Verdict {
 		}
 	}
 	verdicts = slices.Clone(verdicts)
-	slices.SortStableFunc(verdicts, func(a, b result.Verdict) int { return place[a.Baseline] - place[b.Baseline] })
+	slices.SortStableFunc(verdicts, func(a, b record.Verdict) int { return place[a.Baseline] - place[b.Baseline] })
 	return verdicts
 }
 

@@ -14,10 +14,10 @@ import (
 	"strings"
 	"testing"
 
-	"millrace/lab/result"
+	"millrace/lab/record"
 )
 
-func pageOf(t *testing.T, res *result.Result) string {
+func pageOf(t *testing.T, res *record.Result) string {
 	t.Helper()
 	var b bytes.Buffer
 	if err := HTML(&b, res); err != nil {
@@ -92,7 +92,7 @@ func checkPage(t *testing.T, page string) {
 }
 
 // rawOf is the raw data of a page.
-func rawOf(t *testing.T, page string) *result.Result {
+func rawOf(t *testing.T, page string) *record.Result {
 	t.Helper()
 	res, err := Read(strings.NewReader(scripts.FindStringSubmatch(page)[2]))
 	if err != nil {
@@ -129,15 +129,15 @@ func TestPages(t *testing.T) {
 // TestWidth: however many metrics there are, no table of them has more columns
 // than fit beside each other, and none is missing.
 func TestWidth(t *testing.T) {
-	res := &result.Result{Name: "many", Arms: []result.Arm{{Name: "a"}}, Workloads: []result.Workload{{Name: "w"}}}
-	sample := result.Sample{Arm: "a", Workload: "w", Values: map[string]float64{}}
+	res := &record.Result{Name: "many", Arms: []record.Arm{{Name: "a"}}, Workloads: []record.Workload{{Name: "w"}}}
+	sample := record.Sample{Arm: "a", Workload: "w", Values: map[string]float64{}}
 	const metrics = 2*maxPageMetrics + 1
 	for i := range metrics {
 		key := fmt.Sprintf("metric-%d-", i)
-		res.Metrics = append(res.Metrics, result.Metric{Key: key, Name: key})
+		res.Metrics = append(res.Metrics, record.Metric{Key: key, Name: key})
 		sample.Values[key] = float64(i)
 	}
-	res.Samples = []result.Sample{sample}
+	res.Samples = []record.Sample{sample}
 	page := pageOf(t, res)
 	_, figures, _ := strings.Cut(page, `<section id="figures">`)
 	figures, _, _ = strings.Cut(figures, "</section>")
@@ -184,46 +184,46 @@ func TestSize(t *testing.T) {
 	for i := range points {
 		points[i] = [2]float64{float64(i) + 0.123456789, float64(i*7919%1000) + 0.987654321}
 	}
-	for name, grow := range map[string]func(*result.Result){
-		"points": func(r *result.Result) {
+	for name, grow := range map[string]func(*record.Result){
+		"points": func(r *record.Result) {
 			for range 8 {
 				c := r.Charts[0]
 				for i := range 4 {
-					c.Series = append(c.Series, result.Series{Name: fmt.Sprint(i), Points: points})
+					c.Series = append(c.Series, record.Series{Name: fmt.Sprint(i), Points: points})
 				}
 				r.Charts = append(r.Charts, c)
 			}
 		},
-		"samples": func(r *result.Result) {
+		"samples": func(r *record.Result) {
 			for i := range 6000 {
 				s := r.Samples[0]
 				s.Block = i
 				r.Samples = append(r.Samples, s)
 			}
 		},
-		"arms and verdicts": func(r *result.Result) {
+		"arms and verdicts": func(r *record.Result) {
 			for i := range 150 {
 				a := r.Arms[0]
 				a.Name = fmt.Sprint("arm", i)
 				r.Arms = append(r.Arms, a)
 				for range 8 {
-					v := result.Verdict{Workload: "load", Metric: "cpu_ns", Arm: a.Name, Baseline: "target", Outcome: result.Better, Ratio: 0.5, Low: 0.4, High: 0.6, Sentence: long}
+					v := record.Verdict{Workload: "load", Metric: "cpu_ns", Arm: a.Name, Baseline: "target", Outcome: record.Better, Ratio: 0.5, Low: 0.4, High: 0.6, Sentence: long}
 					r.Verdicts = append(r.Verdicts, v)
 				}
 			}
 		},
-		"texts": func(r *result.Result) {
+		"texts": func(r *record.Result) {
 			r.Title, r.Claim, r.Question, r.Rule = long, long, long, long
 			for range 60 {
 				r.Notes = append(r.Notes, long)
-				r.Gates = append(r.Gates, result.Gate{Name: long, Status: result.Failed, Limit: long, Detail: long})
+				r.Gates = append(r.Gates, record.Gate{Name: long, Status: record.Failed, Limit: long, Detail: long})
 				r.Command = append(r.Command, long)
 				r.Machine.Tools = append(r.Machine.Tools, long)
 				r.Arms[0].Command = append(r.Arms[0].Command, long)
 			}
 		},
-		"tables": func(r *result.Result) {
-			table := result.Table{Title: long[:2000], Columns: make([]string, 40)}
+		"tables": func(r *record.Result) {
+			table := record.Table{Title: long[:2000], Columns: make([]string, 40)}
 			for i := range table.Columns {
 				table.Columns[i] = long[:60]
 			}
@@ -251,9 +251,9 @@ func TestSize(t *testing.T) {
 func TestThinKeepsFailures(t *testing.T) {
 	res := fixture(t, "compare")
 	for range 200 {
-		res.Gates = append(res.Gates, result.Gate{Name: "g", Status: result.Passed})
+		res.Gates = append(res.Gates, record.Gate{Name: "g", Status: record.Passed})
 	}
-	res.Gates = append(res.Gates, result.Gate{Name: "last", Status: result.Failed})
+	res.Gates = append(res.Gates, record.Gate{Name: "last", Status: record.Failed})
 	small, notes := thinned(res, thinnings[len(thinnings)-1])
 	if !small.Void() || len(small.Gates) != 24 {
 		t.Errorf("%d checks are left, void %v", len(small.Gates), small.Void())

@@ -6,12 +6,12 @@ import (
 	"strings"
 
 	"millrace/internal/ops/chart"
-	"millrace/lab/result"
+	"millrace/lab/record"
 )
 
 // Markdown writes a result as GitHub-flavoured Markdown, in the order of the
 // page but without its charts.
-func Markdown(w io.Writer, res *result.Result) error {
+func Markdown(w io.Writer, res *record.Result) error {
 	m := new(markdown)
 	fmt.Fprintf(&m.b, "# %s\n", md(res.Title))
 	for _, s := range stamps(res) {
@@ -112,7 +112,7 @@ func markdownTable(columns []string, rows [][]string, right []bool, cell func(st
 }
 
 // tables writes those that stand below the answer, or the others.
-func (m *markdown) tables(res *result.Result, lead bool) {
+func (m *markdown) tables(res *record.Result, lead bool) {
 	for _, t := range res.Tables {
 		if t.Lead == lead {
 			m.heading(t.Title, t.About)
@@ -121,7 +121,7 @@ func (m *markdown) tables(res *result.Result, lead bool) {
 	}
 }
 
-func (m *markdown) verdicts(res *result.Result) {
+func (m *markdown) verdicts(res *record.Result) {
 	if len(res.Verdicts) == 0 {
 		return
 	}
@@ -138,7 +138,7 @@ func (m *markdown) verdicts(res *result.Result) {
 	m.table([]string{"workload", "metric", "arm", "against", "change", "interval", "p", "blocks in restarts", "verdict"}, rows, []bool{4: true, 6: true, 7: true, 8: false})
 }
 
-func (m *markdown) medians(res *result.Result) {
+func (m *markdown) medians(res *record.Result) {
 	for _, t := range medians(res) {
 		m.heading("Medians, "+t.Workload.Name, t.Workload.About)
 		columns, right := []string{"arm"}, []bool{false}
@@ -157,7 +157,7 @@ func (m *markdown) medians(res *result.Result) {
 	}
 }
 
-func (m *markdown) gates(res *result.Result) {
+func (m *markdown) gates(res *record.Result) {
 	if len(res.Gates) == 0 {
 		return
 	}
@@ -169,7 +169,7 @@ func (m *markdown) gates(res *result.Result) {
 	m.table([]string{"", "check", "found", "allowed"}, rows, nil)
 }
 
-func (m *markdown) plan(res *result.Result) {
+func (m *markdown) plan(res *record.Result) {
 	m.heading("The plan", "")
 	for _, p := range [][2]string{{"Question", res.Question}, {"Claim", res.Claim}, {"Rule", res.Rule}} {
 		if p[1] != "" {
@@ -200,7 +200,7 @@ func (m *markdown) plan(res *result.Result) {
 	}
 }
 
-func (m *markdown) machine(res *result.Result) {
+func (m *markdown) machine(res *record.Result) {
 	m.heading("The machine", "")
 	for _, p := range facts(res) {
 		m.line("- " + p[0] + ": " + md(p[1]))
@@ -208,7 +208,7 @@ func (m *markdown) machine(res *result.Result) {
 }
 
 // facts are where and how it was measured, name and value.
-func facts(res *result.Result) [][2]string {
+func facts(res *record.Result) [][2]string {
 	var found [][2]string
 	add := func(name, value string) {
 		if value != "" {

@@ -18,7 +18,7 @@ import (
 	"strings"
 
 	"millrace/internal/ops/chart"
-	"millrace/lab/result"
+	"millrace/lab/record"
 )
 
 // maxPictures is how many charts Files draws as PNG: CPU and memory of a few
@@ -29,18 +29,18 @@ const maxPictures = 8
 // NAME.json, NAME.html, NAME.md, NAME.txt (for benchstat) and a PNG of each
 // chart of CPU or memory over time. Each file is there as a whole or not at all.
 // It returns the files that were written, also when some could not be.
-func Files(dir string, res *result.Result) ([]string, error) {
+func Files(dir string, res *record.Result) ([]string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("making the folder for the report: %w", err)
 	}
 	type file struct {
 		name  string
-		write func(io.Writer, *result.Result) error
+		write func(io.Writer, *record.Result) error
 	}
 	name := slug(res.Name, "result")
 	files := []file{{name + ".json", Write}, {name + ".html", HTML}, {name + ".md", Markdown}, {name + ".txt", Benchstat}}
 	for _, c := range usageCharts(res) {
-		draw := func(w io.Writer, _ *result.Result) error { return PNG(w, c) }
+		draw := func(w io.Writer, _ *record.Result) error { return PNG(w, c) }
 		files = append(files, file{name + "-" + slug(c.Title, "chart") + ".png", draw})
 	}
 	var written []string
@@ -116,7 +116,7 @@ const (
 )
 
 // PNG draws one chart.
-func PNG(w io.Writer, c result.Chart) error {
+func PNG(w io.Writer, c record.Chart) error {
 	if err := chart.PNG(w, chart.Size{Width: pictureWidth, Height: pictureHeight}, lineOf(c)); err != nil {
 		return fmt.Errorf("drawing %q: %w", c.Title, err)
 	}
@@ -125,7 +125,7 @@ func PNG(w io.Writer, c result.Chart) error {
 
 // Usage draws the charts of CPU and memory over time below each other in one
 // image. It fails where there are none.
-func Usage(w io.Writer, res *result.Result) error {
+func Usage(w io.Writer, res *record.Result) error {
 	var lines []*chart.Line
 	for _, c := range usageCharts(res) {
 		lines = append(lines, lineOf(c))
@@ -140,8 +140,8 @@ func Usage(w io.Writer, res *result.Result) error {
 }
 
 // usageCharts are the charts of CPU or memory over time.
-func usageCharts(res *result.Result) []result.Chart {
-	var found []result.Chart
+func usageCharts(res *record.Result) []record.Chart {
+	var found []record.Chart
 	for _, c := range res.Charts {
 		title := strings.ToLower(c.Title)
 		about := strings.Contains(title, "cpu") || strings.Contains(title, "memory") || strings.Contains(title, "rss") || strings.Contains(title, "ram")
@@ -152,7 +152,7 @@ func usageCharts(res *result.Result) []result.Chart {
 	return found
 }
 
-func lineOf(c result.Chart) *chart.Line {
+func lineOf(c record.Chart) *chart.Line {
 	l := &chart.Line{
 		Title: c.Title, About: c.About,
 		X: chart.Axis{Name: c.X.Name, Unit: c.X.Unit, Log: c.X.Log},

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"millrace/lab/result"
+	"millrace/lab/record"
 )
 
 // golden compares text with a file of testdata.
@@ -37,9 +37,9 @@ func golden(t *testing.T, name, got string) {
 func TestGolden(t *testing.T) {
 	for name := range fixtures() {
 		res := fixture(t, name)
-		for end, write := range map[string]func(io.Writer, *result.Result) error{
+		for end, write := range map[string]func(io.Writer, *record.Result) error{
 			".md":        Markdown,
-			".text":      func(w io.Writer, res *result.Result) error { return Text(w, res, 100) },
+			".text":      func(w io.Writer, res *record.Result) error { return Text(w, res, 100) },
 			".bench.txt": Benchstat,
 		} {
 			var b bytes.Buffer
@@ -94,7 +94,7 @@ func TestSentence(t *testing.T) {
 			t.Errorf("a placebo is a finding: %q", s)
 		}
 	}
-	if got := Sentence(&result.Result{}); !slices.Equal(got, []string{"nothing was measured"}) {
+	if got := Sentence(&record.Result{}); !slices.Equal(got, []string{"nothing was measured"}) {
 		t.Errorf("of an empty result: %q", got)
 	}
 }
@@ -105,15 +105,15 @@ func TestHostileTexts(t *testing.T) {
 	res := fixture(t, "compare")
 	res.Title, res.Name, res.Claim, res.Question, res.Rule, res.Interrupted = evil, "../../"+evil, evil, evil, evil, evil
 	res.Version, res.Command, res.Machine.CPU = evil, []string{evil}, evil
-	res.Gates = append(res.Gates, result.Gate{Name: evil, Status: result.Failed, Limit: evil, Detail: evil})
-	res.Tables = []result.Table{{Title: evil, About: evil, Columns: []string{evil}, Rows: [][]string{{evil}}}}
-	res.Charts = []result.Chart{{
-		Title: evil, About: evil, X: result.Axis{Name: evil, Unit: evil}, Y: result.Axis{Name: evil, Unit: evil},
-		Series: []result.Series{{Name: evil, Points: [][2]float64{{0, 1}, {1, 2}}}},
+	res.Gates = append(res.Gates, record.Gate{Name: evil, Status: record.Failed, Limit: evil, Detail: evil})
+	res.Tables = []record.Table{{Title: evil, About: evil, Columns: []string{evil}, Rows: [][]string{{evil}}}}
+	res.Charts = []record.Chart{{
+		Title: evil, About: evil, X: record.Axis{Name: evil, Unit: evil}, Y: record.Axis{Name: evil, Unit: evil},
+		Series: []record.Series{{Name: evil, Points: [][2]float64{{0, 1}, {1, 2}}}},
 	}}
 	res.Notes = []string{evil}
-	res.Arms[1] = result.Arm{Name: evil, About: evil, Command: []string{evil}, Version: evil, Skipped: evil}
-	res.Workloads[0] = result.Workload{Name: evil, About: evil}
+	res.Arms[1] = record.Arm{Name: evil, About: evil, Command: []string{evil}, Version: evil, Skipped: evil}
+	res.Workloads[0] = record.Workload{Name: evil, About: evil}
 	res.Metrics[0].Name, res.Metrics[0].Unit = evil, evil
 	for i := range res.Verdicts {
 		res.Verdicts[i].Arm, res.Verdicts[i].Workload, res.Verdicts[i].Sentence = evil, evil, evil
@@ -129,8 +129,8 @@ func TestHostileTexts(t *testing.T) {
 	if strings.Contains(html.String(), "<img") {
 		t.Error("an element got into the page")
 	}
-	for name, write := range map[string]func(io.Writer, *result.Result) error{
-		"text": func(w io.Writer, res *result.Result) error { return Text(w, res, 80) }, "markdown": Markdown, "benchstat": Benchstat,
+	for name, write := range map[string]func(io.Writer, *record.Result) error{
+		"text": func(w io.Writer, res *record.Result) error { return Text(w, res, 80) }, "markdown": Markdown, "benchstat": Benchstat,
 	} {
 		var b bytes.Buffer
 		if err := write(&b, res); err != nil {
@@ -197,14 +197,14 @@ func TestBenchstatReads(t *testing.T) {
 }
 
 func TestBenchstatKeepsNamesApart(t *testing.T) {
-	res := &result.Result{
-		Metrics:   []result.Metric{{Key: "a_ns", Unit: "ns"}, {Key: "a", Unit: "ns"}, {Key: "b c", Unit: "odd unit"}},
-		Arms:      []result.Arm{{Name: "x y"}, {Name: "x/y"}},
-		Workloads: []result.Workload{{Name: "/a"}, {Name: "a"}, {Name: "?"}},
+	res := &record.Result{
+		Metrics:   []record.Metric{{Key: "a_ns", Unit: "ns"}, {Key: "a", Unit: "ns"}, {Key: "b c", Unit: "odd unit"}},
+		Arms:      []record.Arm{{Name: "x y"}, {Name: "x/y"}},
+		Workloads: []record.Workload{{Name: "/a"}, {Name: "a"}, {Name: "?"}},
 	}
 	for _, a := range res.Arms {
 		for _, w := range res.Workloads {
-			res.Samples = append(res.Samples, result.Sample{Arm: a.Name, Workload: w.Name, Values: map[string]float64{"a_ns": 1, "a": 2, "b c": 3, "?": 4}})
+			res.Samples = append(res.Samples, record.Sample{Arm: a.Name, Workload: w.Name, Values: map[string]float64{"a_ns": 1, "a": 2, "b c": 3, "?": 4}})
 		}
 	}
 	var b bytes.Buffer
@@ -319,7 +319,7 @@ func TestTableInto(t *testing.T) {
 func TestReportsOpenWithTheAnswer(t *testing.T) {
 	res := fixture(t, "experiment")
 	res.Answer = "No server failed up to 5,000 connections"
-	res.Tables = append(res.Tables, result.Table{Title: "Step by step", Lead: true, Columns: []string{"a"}, Rows: [][]string{{"1"}}})
+	res.Tables = append(res.Tables, record.Table{Title: "Step by step", Lead: true, Columns: []string{"a"}, Rows: [][]string{{"1"}}})
 	res.Charts[0].Lead = true
 	var html, md, text strings.Builder
 	for _, err := range []error{HTML(&html, res), Markdown(&md, res), Text(&text, res, 100)} {
@@ -360,7 +360,7 @@ func TestUndecidedSaysWhy(t *testing.T) {
 	const why = "p 0.012 is above 0.0033, what this look allows"
 	for i := range res.Verdicts {
 		v := &res.Verdicts[i]
-		v.Outcome, v.Ratio, v.Low, v.High, v.P, v.Why = result.Undecided, 0.318, 0.290, 0.364, 0.012, why
+		v.Outcome, v.Ratio, v.Low, v.High, v.P, v.Why = record.Undecided, 0.318, 0.290, 0.364, 0.012, why
 	}
 	var html, md, text strings.Builder
 	for _, err := range []error{HTML(&html, res), Markdown(&md, res), Text(&text, res, 200)} {
@@ -368,7 +368,7 @@ func TestUndecidedSaysWhy(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, got := range map[string]string{"HTML": html.String(), "Markdown": md.String(), "text": text.String(), "summary": SummaryTable([]*result.Result{res})} {
+	for name, got := range map[string]string{"HTML": html.String(), "Markdown": md.String(), "text": text.String(), "summary": SummaryTable([]*record.Result{res})} {
 		if !strings.Contains(got, "undecided: "+why) {
 			t.Errorf("%s does not say why it is undecided", name)
 		}
@@ -380,7 +380,7 @@ func TestUndecidedSaysWhy(t *testing.T) {
 
 func TestSummaryTable(t *testing.T) {
 	lost := fixture(t, "compare")
-	lost.Verdicts[1].Outcome = result.Worse
+	lost.Verdicts[1].Outcome = record.Worse
 	peer := fixture(t, "compare")
 	peer.Arms[0].Name, peer.Arms[1].Name, peer.Arms[2].Placebo = "millrace", "nginx", "millrace"
 	for i := range peer.Verdicts {
@@ -390,7 +390,7 @@ func TestSummaryTable(t *testing.T) {
 			v.Arm = "nginx"
 		}
 	}
-	got := SummaryTable([]*result.Result{fixture(t, "compare"), lost, peer, fixture(t, "void"), fixture(t, "experiment")})
+	got := SummaryTable([]*record.Result{fixture(t, "compare"), lost, peer, fixture(t, "void"), fixture(t, "experiment")})
 	golden(t, "summary.md", got)
 	if n := strings.Count(got, "**◆ worse**"); n != 1 {
 		t.Errorf("%d rows are lost", n)

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"millrace/internal/ops/chart"
-	"millrace/lab/result"
+	"millrace/lab/record"
 	"millrace/lab/stats"
 )
 
@@ -19,15 +19,15 @@ const longClaim = 110
 
 // A finding is one arm under one workload: the main figure and the others.
 type finding struct {
-	result.Verdict
-	Main   result.Metric
+	record.Verdict
+	Main   record.Metric
 	Others []other
 }
 
 // other is a further figure of a finding.
 type other struct {
-	result.Verdict
-	Metric result.Metric
+	record.Verdict
+	Metric record.Metric
 }
 
 // Change is the main figure: "+6.1 %".
@@ -74,7 +74,7 @@ func (f finding) measured(workloads int) string {
 
 // findings are the verdicts but the placebos', one for each arm and workload,
 // in the order in which the result lists those.
-func findings(res *result.Result) []finding {
+func findings(res *record.Result) []finding {
 	isPlacebo := placebos(res)
 	first := mainMetric(res)
 	var found []finding
@@ -117,7 +117,7 @@ func findings(res *result.Result) []finding {
 
 // mainMetric is the one that the claim is about, if it names one; else the
 // first that has verdicts.
-func mainMetric(res *result.Result) string {
+func mainMetric(res *record.Result) string {
 	judged := map[string]bool{}
 	for _, v := range res.Verdicts {
 		judged[v.Metric] = true
@@ -154,10 +154,10 @@ func claimed(claim string) string {
 }
 
 // stamps are what must be said before any figure: void, interrupted.
-func stamps(res *result.Result) []string {
+func stamps(res *record.Result) []string {
 	var lines []string
 	for _, g := range res.Gates {
-		if g.Status == result.Failed {
+		if g.Status == record.Failed {
 			s := fmt.Sprintf("VOID: the check %q failed", g.Name)
 			if g.Detail != "" {
 				s += ": " + g.Detail
@@ -176,7 +176,7 @@ func stamps(res *result.Result) []string {
 
 // Sentence says in a few sentences the answer, what was claimed, measured and
 // proved, each with the name of its metric. A void or interrupted result says so first.
-func Sentence(res *result.Result) []string {
+func Sentence(res *record.Result) []string {
 	lines := stamps(res)
 	if res.Answer != "" {
 		lines = append(lines, res.Answer)
@@ -185,7 +185,7 @@ func Sentence(res *result.Result) []string {
 }
 
 // story is what was claimed, measured and proved.
-func story(res *result.Result) (lines []string) {
+func story(res *record.Result) (lines []string) {
 	claim := claimed(res.Claim)
 	found := findings(res)
 	if len(found) == 0 {
@@ -219,14 +219,14 @@ func oneLines(lines []string) []string {
 }
 
 // unjudged is the sentence of a result without verdicts.
-func unjudged(res *result.Result) string {
+func unjudged(res *record.Result) string {
 	if len(res.Samples) == 0 {
 		if len(res.Tables) == 0 {
 			return "nothing was measured"
 		}
 		return "measured: see the tables; verdict: none"
 	}
-	if res.Kind != result.KindLoad {
+	if res.Kind != record.KindLoad {
 		return count(len(res.Samples), "sample", "samples") + ", shown in the tables; verdict: none"
 	}
 	var texts []string
@@ -238,7 +238,7 @@ func unjudged(res *result.Result) string {
 
 // highlights are the figures that somebody who loads one target wants first:
 // name and value.
-func highlights(res *result.Result) [][2]string {
+func highlights(res *record.Result) [][2]string {
 	const most = 5
 	keys := []string{"requests_per_second", "latency_p50_ns", "latency_p99_ns", "cpu_ns", "rss_bytes", "errors"}
 	for _, m := range res.Metrics {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"millrace/lab/result"
+	"millrace/lab/record"
 )
 
 // TableInto replaces what stands between <!-- lab:MARKER --> and
@@ -41,7 +41,7 @@ func TableInto(readme []byte, marker, table string) ([]byte, error) {
 // millrace, or of all verdicts of a result that has none such. Every one of
 // them is a row: those in which millrace loses in bold. A void result has one
 // row that says so, and no figures.
-func SummaryTable(results []*result.Result) string {
+func SummaryTable(results []*record.Result) string {
 	var rows [][]string
 	for _, res := range results {
 		rows = append(rows, summaryRows(res)...)
@@ -50,10 +50,10 @@ func SummaryTable(results []*result.Result) string {
 	return markdownTable(columns, rows, []bool{5: true, 7: false}, func(s string) string { return s })
 }
 
-func summaryRows(res *result.Result) [][]string {
+func summaryRows(res *record.Result) [][]string {
 	name := md(res.Name) + ", " + res.Started.UTC().Format("2006-01-02")
 	for _, g := range res.Gates {
-		if g.Status == result.Failed {
+		if g.Status == record.Failed {
 			return [][]string{{name, "", "", "", "", "", "", "void: " + md(g.Name)}}
 		}
 	}
@@ -90,12 +90,12 @@ func summaryRows(res *result.Result) [][]string {
 func isOurs(arm string) bool { return strings.Contains(strings.ToLower(arm), "millrace") }
 
 // loses reports whether a verdict is against millrace.
-func loses(v result.Verdict) bool {
+func loses(v record.Verdict) bool {
 	switch {
 	case isOurs(v.Arm):
-		return v.Outcome == result.Worse
+		return v.Outcome == record.Worse
 	case isOurs(v.Baseline):
-		return v.Outcome == result.Better
+		return v.Outcome == record.Better
 	}
 	return false
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"millrace/lab/result"
+	"millrace/lab/record"
 )
 
 const (
@@ -20,7 +20,7 @@ const (
 // Text writes a result for a terminal of some width in characters: sentences,
 // the checks that failed or could not look, tables, and notes. It holds no
 // control characters but line ends, wherever its texts come from.
-func Text(w io.Writer, res *result.Result, width int) error {
+func Text(w io.Writer, res *record.Result, width int) error {
 	t := texter{width: max(width, leastWidth)}
 	t.paragraph(oneLine(res.Title), "")
 	passed := t.opening(res)
@@ -48,7 +48,7 @@ func Text(w io.Writer, res *result.Result, width int) error {
 // answer, and the tables that it rests on. Where there is an answer the verdicts
 // are told by their tables; else they are told in sentences here. It returns the
 // checks that passed.
-func (t *texter) opening(res *result.Result) (passed []string) {
+func (t *texter) opening(res *record.Result) (passed []string) {
 	if res.Answer == "" {
 		for _, s := range Sentence(res) {
 			t.paragraph(s, "  ")
@@ -76,7 +76,7 @@ func (t *texter) opening(res *result.Result) (passed []string) {
 }
 
 // tables writes those that stand below the answer, or the others.
-func (t *texter) tables(res *result.Result, lead bool) {
+func (t *texter) tables(res *record.Result, lead bool) {
 	for _, table := range res.Tables {
 		if table.Lead != lead {
 			continue
@@ -121,9 +121,9 @@ func (t *texter) heading(title, about string) {
 }
 
 // gates writes those that did not pass, and returns the names of the others.
-func (t *texter) gates(res *result.Result) (passed []string) {
+func (t *texter) gates(res *record.Result) (passed []string) {
 	for _, g := range gatesByUrgency(res.Gates) {
-		if g.Status == result.Passed {
+		if g.Status == record.Passed {
 			passed = append(passed, oneLine(g.Name))
 			continue
 		}
@@ -139,7 +139,7 @@ func (t *texter) gates(res *result.Result) (passed []string) {
 	return passed
 }
 
-func (t *texter) verdicts(res *result.Result) {
+func (t *texter) verdicts(res *record.Result) {
 	if len(res.Verdicts) == 0 {
 		return
 	}
@@ -155,7 +155,7 @@ func (t *texter) verdicts(res *result.Result) {
 }
 
 // against writes the verdicts against one baseline.
-func (t *texter) against(baseline string, res *result.Result) {
+func (t *texter) against(baseline string, res *record.Result) {
 	t.heading("Verdicts against "+baseline, "")
 	rows := [][]string{{"", "workload", "metric", "change", "interval", "p", "verdict"}}
 	for _, v := range res.Verdicts {
@@ -174,7 +174,7 @@ func (t *texter) against(baseline string, res *result.Result) {
 // maxTextMetrics is how many metrics stand beside each other on a terminal.
 const maxTextMetrics = 5
 
-func (t *texter) medians(res *result.Result) {
+func (t *texter) medians(res *record.Result) {
 	for _, m := range medians(res) {
 		t.heading("Medians, "+m.Workload.Name, "")
 		rows, right := [][]string{{"arm"}}, []bool{false}

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"millrace/internal/ops/chart"
-	"millrace/lab/result"
+	"millrace/lab/record"
 )
 
 // A thinning is how much of a result a page shows. Zero means no limit.
@@ -40,7 +40,7 @@ const tableColumns = 16
 
 // thinned is a copy of a result with what a thinning allows, and what it left
 // out.
-func thinned(res *result.Result, t thinning) (*result.Result, []string) {
+func thinned(res *record.Result, t thinning) (*record.Result, []string) {
 	c := *res
 	var notes []string
 	if t.arms == 0 {
@@ -88,7 +88,7 @@ func cutList[T any](list []T, n int) []T { return slices.Clone(list[:min(len(lis
 
 // cutTexts is a copy of a result in which no text is longer than n characters.
 // Figures, which may be very many, are not copied.
-func cutTexts(res *result.Result, n int) *result.Result {
+func cutTexts(res *record.Result, n int) *record.Result {
 	bare := *res
 	bare.Samples, bare.Charts = nil, slices.Clone(res.Charts)
 	for i := range bare.Charts {
@@ -105,7 +105,7 @@ func cutTexts(res *result.Result, n int) *result.Result {
 	if err == nil {
 		data, err = json.Marshal(cutTree(tree, n))
 	}
-	c := new(result.Result)
+	c := new(record.Result)
 	if err != nil || json.Unmarshal(data, c) != nil { // never: it was JSON before
 		return res
 	}
@@ -136,7 +136,7 @@ func cutTree(v any, n int) any {
 
 // weight is about how many bytes of a page a result's texts take, so that one
 // that is far too large is not drawn to find that out.
-func weight(res *result.Result) int {
+func weight(res *record.Result) int {
 	const row = 400 // of a verdict: a table's row and two rows of plots
 	n := len(res.Verdicts) * row
 	add := func(texts ...string) {
@@ -177,11 +177,11 @@ var rawThinnings = []rawThinning{{2000, 5000}, {1000, 2000}, {500, 1000}, {250, 
 
 // rawData is the result as JSON in at most room bytes, safe within a script
 // element: the whole of it where it fits, else with fewer points and samples.
-func rawData(whole, small *result.Result, room int) (raw template.JS, complete bool) {
+func rawData(whole, small *record.Result, room int) (raw template.JS, complete bool) {
 	if data, ok := marshalWithin(whole, room); ok {
 		return data, true
 	}
-	for _, res := range []*result.Result{whole, small} {
+	for _, res := range []*record.Result{whole, small} {
 		for _, t := range rawThinnings {
 			if data, ok := marshalWithin(thinRaw(res, t), room); ok {
 				return data, false
@@ -205,7 +205,7 @@ var escapeMarks = strings.NewReplacer(
 
 // marshalWithin writes a result as JSON if that fits. json.Marshal escapes <, >
 // and &, so that no text can end the script element.
-func marshalWithin(res *result.Result, room int) (template.JS, bool) {
+func marshalWithin(res *record.Result, room int) (template.JS, bool) {
 	least := len(res.Samples)*sampleBytes + weight(res)/2
 	for _, c := range res.Charts {
 		for _, s := range c.Series {
@@ -222,7 +222,7 @@ func marshalWithin(res *result.Result, room int) (template.JS, bool) {
 	return template.JS(escapeMarks.Replace(string(data))), true // escaped by json.Marshal
 }
 
-func thinRaw(res *result.Result, t rawThinning) *result.Result {
+func thinRaw(res *record.Result, t rawThinning) *record.Result {
 	c := *res
 	c.Samples = nil
 	for i := range min(len(res.Samples), t.samples) {

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 
 	"millrace/internal/ops/chart"
-	"millrace/lab/result"
+	"millrace/lab/record"
 	"millrace/lab/stats"
 )
 
@@ -49,17 +49,17 @@ func count(n int, one, many string) string {
 
 // metricOf finds a metric by its key; one that is not declared has its key as
 // its name.
-func metricOf(res *result.Result, key string) result.Metric {
+func metricOf(res *record.Result, key string) record.Metric {
 	for _, m := range res.Metrics {
 		if m.Key == key {
 			return m
 		}
 	}
-	return result.Metric{Key: key, Name: strings.ReplaceAll(key, "_", " ")}
+	return record.Metric{Key: key, Name: strings.ReplaceAll(key, "_", " ")}
 }
 
 // placebos are the arms that are second instances of others.
-func placebos(res *result.Result) map[string]bool {
+func placebos(res *record.Result) map[string]bool {
 	found := map[string]bool{}
 	for _, a := range res.Arms {
 		if a.Placebo != "" {
@@ -70,26 +70,26 @@ func placebos(res *result.Result) map[string]bool {
 }
 
 // effect is a verdict's change and its interval, in one unit.
-func effect(v result.Verdict) (change, interval string) { return chart.Effect(v.Ratio, v.Low, v.High) }
+func effect(v record.Verdict) (change, interval string) { return chart.Effect(v.Ratio, v.Low, v.High) }
 
 // outcomeReason is a verdict with the reason of one that its interval does not
 // explain.
-func outcomeReason(v result.Verdict) string {
-	if v.Outcome == result.Undecided && v.Why != "" {
+func outcomeReason(v record.Verdict) string {
+	if v.Outcome == record.Undecided && v.Why != "" {
 		return "undecided: " + oneLine(v.Why)
 	}
 	return string(v.Outcome)
 }
 
 // outcomeWords is a verdict with what it needs to be understood.
-func outcomeWords(v result.Verdict) string {
+func outcomeWords(v record.Verdict) string {
 	switch v.Outcome {
-	case result.Equal:
+	case record.Equal:
 		if v.Delta > 0 {
 			return "equal within ±" + percent(v.Delta)
 		}
 		return "equal"
-	case result.Undecided:
+	case record.Undecided:
 		s := outcomeReason(v)
 		if v.More > 0 {
 			s += " (about " + count(v.More, "more block", "more blocks")
@@ -126,26 +126,26 @@ func pValue(p float64) string {
 }
 
 // sign is an outcome without colour, the shape of its mark in interval plots.
-func sign(o result.Outcome) string {
+func sign(o record.Outcome) string {
 	switch o {
-	case result.Better:
+	case record.Better:
 		return "●"
-	case result.Worse:
+	case record.Worse:
 		return "◆"
-	case result.Equal:
+	case record.Equal:
 		return "■"
 	}
 	return "○"
 }
 
 // gateSign is a gate's status in one character.
-func gateSign(s result.GateStatus) string {
+func gateSign(s record.GateStatus) string {
 	switch s {
-	case result.Passed:
+	case record.Passed:
 		return "✓"
-	case result.Failed:
+	case record.Failed:
 		return "✗"
-	case result.Doubtful:
+	case record.Doubtful:
 		return "!"
 	}
 	return "?"
@@ -153,8 +153,8 @@ func gateSign(s result.GateStatus) string {
 
 // gatesByUrgency are failed gates first, then what is doubtful, then those that
 // could not look.
-func gatesByUrgency(gates []result.Gate) []result.Gate {
-	order := map[result.GateStatus]int{result.Failed: 0, result.Doubtful: 1, result.Unknown: 2, result.Passed: 3}
+func gatesByUrgency(gates []record.Gate) []record.Gate {
+	order := map[record.GateStatus]int{record.Failed: 0, record.Doubtful: 1, record.Unknown: 2, record.Passed: 3}
 	gates = slices.Clone(gates)
 	sort.SliceStable(gates, func(i, j int) bool { return order[gates[i].Status] < order[gates[j].Status] })
 	return gates
@@ -162,8 +162,8 @@ func gatesByUrgency(gates []result.Gate) []result.Gate {
 
 // A medianTable is what each arm measured under one workload.
 type medianTable struct {
-	Workload result.Workload
-	Metrics  []result.Metric
+	Workload record.Workload
+	Metrics  []record.Metric
 	Rows     []medianRow
 }
 
@@ -174,11 +174,11 @@ type medianRow struct {
 }
 
 // text is the figure of a column.
-func (r medianRow) text(i int, m result.Metric) string { return chart.Figure(r.Values[i], m.Unit) }
+func (r medianRow) text(i int, m record.Metric) string { return chart.Figure(r.Values[i], m.Unit) }
 
 // medians are the medians of all samples, one table for each workload. Metrics
 // that get a verdict stand first; those that no sample has are left out.
-func medians(res *result.Result) []medianTable {
+func medians(res *record.Result) []medianTable {
 	metrics := slices.Clone(res.Metrics)
 	sort.SliceStable(metrics, func(i, j int) bool { return metrics[i].Decides && !metrics[j].Decides })
 	values := map[[3]string][]float64{}
@@ -195,7 +195,7 @@ func medians(res *result.Result) []medianTable {
 	for _, w := range res.Workloads {
 		t := medianTable{Workload: w}
 		for _, m := range metrics {
-			if slices.ContainsFunc(res.Arms, func(a result.Arm) bool { return len(values[[3]string{w.Name, a.Name, m.Key}]) > 0 }) {
+			if slices.ContainsFunc(res.Arms, func(a record.Arm) bool { return len(values[[3]string{w.Name, a.Name, m.Key}]) > 0 }) {
 				t.Metrics = append(t.Metrics, m)
 			}
 		}

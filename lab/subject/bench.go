@@ -25,7 +25,7 @@ const (
 // the configs of peers are. Make it with Find.
 type Bench struct{ Dir string }
 
-// Find looks for bench/subjects/go.mod in dir and every folder above it. The
+// Find looks for lab/bench/subjects/go.mod in dir and every folder above it. The
 // error says how to name it.
 func Find(dir string) (*Bench, error) {
 	dir, err := filepath.Abs(dir)
@@ -38,12 +38,12 @@ func Find(dir string) (*Bench, error) {
 			return &Bench{Dir: bench}, nil
 		}
 		if at == filepath.Dir(at) {
-			return nil, fmt.Errorf("no bench/subjects in %s or above it: run this in a checkout of millrace", dir)
+			return nil, fmt.Errorf("no lab/bench/subjects in %s or above it: run this in a checkout of millrace", dir)
 		}
 	}
 }
 
-// Build compiles the package bench/subjects/NAME with the go command, into a
+// Build compiles the package lab/bench/subjects/NAME with the go command, into a
 // folder that later runs find again (the go command decides what is stale),
 // and returns the executable's path. flags are for go build, env adds to the
 // environment (GOARCH=386); each set of them has an executable of its own.
@@ -51,7 +51,7 @@ func Find(dir string) (*Bench, error) {
 // times at once.
 func (b *Bench) Build(ctx context.Context, name string, flags, env []string) (path string, err error) {
 	if !filepath.IsLocal(name) || name == "." {
-		return "", fmt.Errorf("building the subject %q: the name leads out of bench/subjects", name)
+		return "", fmt.Errorf("building the subject %q: the name leads out of lab/bench/subjects", name)
 	}
 	sources := filepath.Join(b.Dir, "subjects")
 	if !exists(filepath.Join(sources, name)) {

@@ -1,5 +1,5 @@
 // Package subject builds, finds and starts the servers that the lab measures:
-// our own from bench/subjects, peers from the system's packages, and whatever
+// our own from lab/bench/subjects, peers from the system's packages, and whatever
 // a command line says.
 package subject
 

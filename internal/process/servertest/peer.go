@@ -72,7 +72,7 @@ func Apache() Peer {
 	return Peer{Name: "apache2", Package: "Debian: apache2", Version: []string{"-v"}, Known: []string{"2.4."}}
 }
 
-// Caddy is the one of bench/subjects/caddy; Debian's 2.6 answers errors differently.
+// Caddy is the one of lab/bench/subjects/caddy; Debian's 2.6 answers errors differently.
 func Caddy() Peer {
-	return Peer{Name: "caddy", Package: "go build -C bench/subjects/caddy -o FILE ., and MILLRACE_CADDY=FILE names it", Env: "MILLRACE_CADDY", Version: []string{"version"}, Known: []string{"2.11."}}
+	return Peer{Name: "caddy", Package: "go build -C lab/bench/subjects/caddy -o FILE ., and MILLRACE_CADDY=FILE names it", Env: "MILLRACE_CADDY", Version: []string{"version"}, Known: []string{"2.11."}}
 }

@@ -9,18 +9,17 @@ import (
 	"strconv"
 	"strings"
 
-	"millrace/lab/experiment/fileserver"
+	"millrace/lab/experiment"
 	"millrace/lab/subject"
-	"millrace/lab/trial"
 )
 
 // control is where an instance takes purges, among its URLs.
 const control = "control"
 
 // arms are all, the baseline first.
-func (m *measurement) arms(ctx context.Context) []trial.Arm {
-	return []trial.Arm{
-		m.Arm(nginx, "nginx with proxy_cache, lock and background update as its manual advises", m.NginxWith(ctx, "cache.conf.tmpl", func(p fileserver.Place) map[string]string {
+func (m *measurement) arms(ctx context.Context) []experiment.Arm {
+	return []experiment.Arm{
+		m.Arm(nginx, "nginx with proxy_cache, lock and background update as its manual advises", m.NginxWith(ctx, "cache.conf.tmpl", func(p experiment.Place) map[string]string {
 			return map[string]string{"Address": p.Address, "Upstream": m.api.Address(), "Memory": strconv.Itoa(memory)}
 		})),
 		m.Arm(varnish, "Varnish with its built-in VCL, answers in malloc, threads for all connections, no record of requests", m.varnish(ctx)),
@@ -29,15 +28,15 @@ func (m *measurement) arms(ctx context.Context) []trial.Arm {
 }
 
 // millrace is its command as a cache.
-func (m *measurement) millrace() fileserver.Launch {
-	admin := func(p fileserver.Place) string { return "unix:" + filepath.Join(p.Dir, "admin") }
-	l := m.MillraceWith(func(p fileserver.Place) []string {
+func (m *measurement) millrace() experiment.Launch {
+	admin := func(p experiment.Place) string { return "unix:" + filepath.Join(p.Dir, "admin") }
+	l := m.MillraceWith(func(p experiment.Place) []string {
 		return []string{
 			"cache", "http://" + m.api.Address(), "--listen", p.Address,
 			"--memory", strconv.Itoa(memory) + "MiB", "--log", "off", "--admin", admin(p),
 		}
 	})
-	l.URLs = func(p fileserver.Place) map[string]string { return map[string]string{control: admin(p)} }
+	l.URLs = func(p experiment.Place) map[string]string { return map[string]string{control: admin(p)} }
 	return l
 }
 
@@ -51,24 +50,24 @@ const silenced = "Begin End Link SessOpen SessClose ReqStart ReqMethod ReqURL Re
 	"Fetch_Body Storage Gzip VSL Filters"
 
 // errNoVCL is why Varnish is not measured outside of a checkout.
-var errNoVCL = errors.New("its config is in millrace's repository, bench/peers/varnish: run this in a checkout")
+var errNoVCL = errors.New("its config is in millrace's repository, lab/bench/peers/varnish: run this in a checkout")
 
 // varnish is varnishd with its VCL, which it compiles with the C compiler that
 // Debian's package asks for.
-func (m *measurement) varnish(ctx context.Context) fileserver.Launch {
+func (m *measurement) varnish(ctx context.Context) experiment.Launch {
 	exe, err := subject.Look("varnishd", "varnish")
 	if err == nil && m.Env.Bench == nil {
 		err = errNoVCL
 	}
 	if err != nil {
-		return fileserver.Launch{Missing: err}
+		return experiment.Launch{Missing: err}
 	}
 	_, version, _ := strings.Cut(subject.Version(ctx, exe, "-V"), "(")
 	version, _, _ = strings.Cut(version, " revision")
-	vcl := func(p fileserver.Place) string { return filepath.Join(p.Dir, "cache.vcl") }
-	return fileserver.Launch{
+	vcl := func(p experiment.Place) string { return filepath.Join(p.Dir, "cache.vcl") }
+	return experiment.Launch{
 		Exe: exe, Version: version,
-		Args: func(p fileserver.Place) []string {
+		Args: func(p experiment.Place) []string {
 			return []string{
 				"-F", "-n", filepath.Join(p.Dir, "varnish"), "-f", vcl(p), "-a", p.Address, "-T", "none",
 				// No jail: as root it would leave our private folder, and others have none.
@@ -79,7 +78,7 @@ func (m *measurement) varnish(ctx context.Context) fileserver.Launch {
 				"-p", "vsl_mask=-" + strings.Join(strings.Fields(silenced), ",-"),
 			}
 		},
-		Prepare: func(p fileserver.Place) error {
+		Prepare: func(p experiment.Place) error {
 			return writeVCL(vcl(p), filepath.Join(m.Env.Bench.Dir, "peers", "varnish", "cache.vcl.tmpl"), m.api.Address())
 		},
 	}

@@ -11,12 +11,9 @@ import (
 	"time"
 
 	"millrace/lab/experiment"
-	"millrace/lab/experiment/cache/origin"
-	"millrace/lab/experiment/fileserver"
 	"millrace/lab/load"
-	"millrace/lab/result"
+	"millrace/lab/record"
 	"millrace/lab/stats"
-	"millrace/lab/trial"
 )
 
 // The arms.
@@ -54,74 +51,74 @@ func Experiment() experiment.Experiment {
 // A measurement is one run of the experiment.
 type measurement struct {
 	*experiment.Stage
-	*fileserver.Servers
-	api     *origin.Server
+	*experiment.Servers
+	api     *Server
 	version uint64 // of the API's answers
 	tagged  int    // answers with one tag
 	urls    int    // of the workload "ever new"
 }
 
-func run(ctx context.Context, env experiment.Env, res *result.Result) error {
-	api, err := origin.Start()
+func run(ctx context.Context, env experiment.Env, res *record.Result) error {
+	api, err := Start()
 	if err != nil {
 		return err
 	}
 	defer api.Close()
 	m := &measurement{
-		Stage: experiment.NewStage(env, res), Servers: &fileserver.Servers{Env: env, Probed: hitPaths()},
+		Stage: experiment.NewStage(env, res), Servers: &experiment.Servers{Env: env, Probed: hitPaths()},
 		api: api, tagged: 20_000, urls: 40_000,
 	}
-	if env.Mode != result.Full {
+	if env.Mode != record.Full {
 		m.tagged = 2000
 	}
 	plan := m.newPlan(m.arms(ctx), env)
 	plan.Budget = m.Left()
-	err = trial.RunPlan(ctx, plan, res, m.Part(0, 1, 0))
+	err = experiment.RunPlan(ctx, plan, res, m.Part(0, 1, 0))
 	res.Tables, res.Answer = append(res.Tables, experiment.Beside(res, millrace)), answer(res)
 	return err
 }
 
 // newPlan is what is measured; the caller sets the budget.
-func (m *measurement) newPlan(arms []trial.Arm, env experiment.Env) trial.Plan {
-	p := trial.Plan{
+func (m *measurement) newPlan(arms []experiment.Arm, env experiment.Env) experiment.Plan {
+	p := experiment.Plan{
 		Arms: arms, Decide: []string{"cpu_ns", "requests_per_second"}, Metrics: metrics(),
-		Also: []trial.Pair{{Arm: millrace, Baseline: varnish}},
+		Also: []experiment.Pair{{Arm: millrace, Baseline: varnish}},
 		// nginx makes the clients of the workload "private" wait for 10 s: once is enough.
 		Placebo: millrace,
 		Delta:   delta, PerRestart: 1, Seed: env.Seed,
 		Slot: 600 * time.Millisecond, Warmup: 100 * time.Millisecond,
 	}
 	hits := hits()
-	cold := trial.Workload{
+	cold := experiment.Workload{
 		Name: "cold", About: fmt.Sprintf("%d clients ask at once for what nobody has asked for, which takes %v", coldClients, slow),
 		Task: m.cold, Decide: []string{slowest, asked},
 	}
-	purged := trial.Workload{
+	purged := experiment.Workload{
 		Name: "purged", About: fmt.Sprintf("a tag of %d answers is forgotten, and one of them is asked for until the new one comes", m.tagged),
 		Arms: []string{varnish, millrace}, Task: m.purge, Decide: []string{purgeTime, seen},
 	}
-	if env.Mode == result.Full {
+	if env.Mode == record.Full {
 		p.Workloads = append(hits, cold, purged,
-			trial.Workload{
+			experiment.Workload{
 				Name: "private", About: fmt.Sprintf("%d clients ask at once for what must not be kept, and do so again", privateClients),
 				Task: m.private, Decide: []string{slowest, second},
 			},
-			trial.Workload{
+			experiment.Workload{
 				Name: "follow", About: fmt.Sprintf("one asks for what is being sent to another, for %v", streaming),
 				Task: m.follow, Decide: []string{firstByte, asked},
 			},
-			trial.Workload{
+			experiment.Workload{
 				Name: "stale", About: fmt.Sprintf("%d clients ask at once for what is too old and may be served while it is fetched anew", staleClients),
 				Task: m.stale, Decide: []string{slowest, asked},
 			},
-			trial.Workload{
+			experiment.Workload{
 				Name: "ever new", About: fmt.Sprintf("%d URLs of 1 KB, each asked for once, with a budget of %d MiB", m.urls, memory),
 				Arms: []string{varnish, millrace}, Task: m.everNew, Decide: []string{peak, "cpu_ns"},
 			},
 		)
 	} else {
 		p.Slot, p.Warmup = 250*time.Millisecond, 50*time.Millisecond
-		p.Workloads = []trial.Workload{hits[0], cold, purged}
+		p.Workloads = []experiment.Workload{hits[0], cold, purged}
 	}
 	// No more blocks than can give a verdict at all: every restart is one
 	// finding, and every workload has two figures.
@@ -130,15 +127,15 @@ func (m *measurement) newPlan(arms []trial.Arm, env experiment.Env) trial.Plan {
 }
 
 // hits are the workloads of one answer that is stored.
-func hits() []trial.Workload {
-	var all []trial.Workload
+func hits() []experiment.Workload {
+	var all []experiment.Workload
 	for _, size := range []struct {
 		name  string
 		bytes int
-	}{{"40 B", origin.MinSize}, {"32 KB", 32 << 10}} {
-		o := origin.Object{Path: "/hit", Size: size.bytes}
+	}{{"40 B", MinSize}, {"32 KB", 32 << 10}} {
+		o := Object{Path: "/hit", Size: size.bytes}
 		for _, n := range []int{50, 1000} {
-			all = append(all, trial.Workload{
+			all = append(all, experiment.Workload{
 				Name: fmt.Sprintf("hit %s, %d", size.name, n), About: fmt.Sprintf("JSON of %s that is stored, %d connections, closed loop", size.name, n),
 				Load: load.Config{Paths: []string{o.Target()}, Connections: n, Threads: 1, Sources: 4},
 			})
@@ -160,7 +157,7 @@ func hitPaths() []string {
 }
 
 // answer is about the hits, and about who waits.
-func answer(res *result.Result) string {
+func answer(res *record.Result) string {
 	var parts []string
 	for _, w := range hits() {
 		if v, ok := experiment.VerdictOn(res, millrace, nginx, w.Name, "cpu_ns"); ok {

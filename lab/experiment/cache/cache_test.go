@@ -11,10 +11,7 @@ import (
 	"testing"
 
 	"millrace/lab/experiment"
-	"millrace/lab/experiment/cache/origin"
 	"millrace/lab/record"
-	"millrace/lab/result"
-	"millrace/lab/trial"
 )
 
 // plain is the least cache that the tasks can tell something of: it keeps all
@@ -62,9 +59,9 @@ func (p *plain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // start is a measurement, and a slot of a plain cache.
-func start(t *testing.T, lies bool) (*measurement, trial.TaskSlot) {
+func start(t *testing.T, lies bool) (*measurement, experiment.TaskSlot) {
 	t.Helper()
-	api, err := origin.Start()
+	api, err := Start()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,8 +73,8 @@ func start(t *testing.T, lies bool) (*measurement, trial.TaskSlot) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = target.Close() })
-	in := &trial.Instance{URL: map[string]string{"": server.URL + "/"}}
-	return &measurement{api: api, tagged: 1000, urls: 400}, trial.TaskSlot{
+	in := &experiment.Instance{URL: map[string]string{"": server.URL + "/"}}
+	return &measurement{api: api, tagged: 1000, urls: 400}, experiment.TaskSlot{
 		Arm: "plain", URL: in.URL[""], Instance: in, Target: target, Random: rand.New(rand.NewPCG(1, 2)), Window: func(bool) {},
 	}
 }
@@ -112,9 +109,9 @@ func TestWrongAnswers(t *testing.T) {
 }
 
 func TestPlan(t *testing.T) {
-	for _, mode := range []result.Mode{result.Quick, result.Full} {
+	for _, mode := range []record.Mode{record.Quick, record.Full} {
 		m := &measurement{}
-		p := m.newPlan([]trial.Arm{{Name: nginx}, {Name: varnish}, {Name: millrace}}, experiment.Env{Mode: mode})
+		p := m.newPlan([]experiment.Arm{{Name: nginx}, {Name: varnish}, {Name: millrace}}, experiment.Env{Mode: mode})
 		if err := p.Check(); err != nil {
 			t.Error(err)
 		}

@@ -12,10 +12,8 @@ import (
 	"time"
 
 	"millrace/lab/experiment"
-	"millrace/lab/experiment/cache/origin"
 	"millrace/lab/load/client"
-	"millrace/lab/result"
-	"millrace/lab/trial"
+	"millrace/lab/record"
 )
 
 // The metrics of the cases.
@@ -30,8 +28,8 @@ const (
 	peak      = "peak_rss_bytes"
 )
 
-func metrics() []result.Metric {
-	return []result.Metric{
+func metrics() []record.Metric {
+	return []record.Metric{
 		{Key: slowest, Name: "longest wait of a client", Unit: "ns", About: "from asking to the last byte, of those that asked at once"},
 		{Key: second, Name: "longest wait when they ask again", Unit: "ns"},
 		{Key: firstByte, Name: "wait for the first byte of the body", Unit: "ns"},
@@ -60,16 +58,16 @@ const (
 )
 
 // path is one of a case's own, which no other slot of this instance asks for.
-func path(name string, slot trial.TaskSlot) string {
+func path(name string, slot experiment.TaskSlot) string {
 	return "/" + name + "/" + strconv.Itoa(slot.Block)
 }
 
 // cold: many clients ask at once for what nobody has asked for.
-func (m *measurement) cold(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) {
-	o := origin.Object{Path: path("cold", slot), Delay: slow}
+func (m *measurement) cold(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
+	o := Object{Path: path("cold", slot), Delay: slow}
 	c, err := dial(ctx, slot.URL, o, coldClients)
 	if err != nil {
-		return trial.TaskResult{}, err
+		return experiment.TaskResult{}, err
 	}
 	defer c.hangUp()
 	before := m.api.Requests()
@@ -78,17 +76,17 @@ func (m *measurement) cold(ctx context.Context, slot trial.TaskSlot) (trial.Task
 }
 
 // private: many clients ask at once for what must not be kept, and do it again.
-func (m *measurement) private(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) {
-	o := origin.Object{Path: path("private", slot), Delay: slow, Private: true}
+func (m *measurement) private(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
+	o := Object{Path: path("private", slot), Delay: slow, Private: true}
 	c, err := dial(ctx, slot.URL, o, privateClients)
 	if err != nil {
-		return trial.TaskResult{}, err
+		return experiment.TaskResult{}, err
 	}
 	defer c.hangUp()
 	before := m.api.Requests()
 	first, err := c.wave(ctx, c.conns, o.Body(0))
 	if err != nil {
-		return trial.TaskResult{}, err
+		return experiment.TaskResult{}, err
 	}
 	again, err := c.wave(ctx, c.conns, o.Body(0))
 	values := map[string]float64{slowest: first.slowest, second: again.slowest, asked: float64(m.api.Requests() - before)}
@@ -99,11 +97,11 @@ func (m *measurement) private(ctx context.Context, slot trial.TaskSlot) (trial.T
 
 // follow: one client asks for an answer that takes a while to be sent, and
 // another for the same while that is under way.
-func (m *measurement) follow(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) {
-	o := origin.Object{Path: path("follow", slot), Size: streamed, Stream: streaming}
+func (m *measurement) follow(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
+	o := Object{Path: path("follow", slot), Size: streamed, Stream: streaming}
 	c, err := dial(ctx, slot.URL, o, 2)
 	if err != nil {
-		return trial.TaskResult{}, err
+		return experiment.TaskResult{}, err
 	}
 	defer c.hangUp()
 	before := m.api.Requests()
@@ -121,18 +119,18 @@ func (m *measurement) follow(ctx context.Context, slot trial.TaskSlot) (trial.Ta
 
 // stale: some clients ask at once for what is too old, and may be served while
 // it is fetched anew, which takes a while.
-func (m *measurement) stale(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) {
-	o := origin.Object{Path: path("stale", slot), Age: fresh, Stale: mayBeStale, Versioned: true}
+func (m *measurement) stale(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
+	o := Object{Path: path("stale", slot), Age: fresh, Stale: mayBeStale, Versioned: true}
 	c, err := dial(ctx, slot.URL, o, staleClients)
 	if err != nil {
-		return trial.TaskResult{}, err
+		return experiment.TaskResult{}, err
 	}
 	defer c.hangUp()
 	if _, err := c.wave(ctx, c.conns[:1], o.Body(m.version)); err != nil {
-		return trial.TaskResult{}, err
+		return experiment.TaskResult{}, err
 	}
 	if err := experiment.Sleep(ctx, becomesStale); err != nil {
-		return trial.TaskResult{}, err
+		return experiment.TaskResult{}, err
 	}
 	m.newVersion()
 	m.api.SetDelay(slow)
@@ -158,7 +156,7 @@ type clients struct {
 }
 
 // dial opens connections that hangUp closes.
-func dial(ctx context.Context, url string, o origin.Object, n int) (*clients, error) {
+func dial(ctx context.Context, url string, o Object, n int) (*clients, error) {
 	d, err := client.New(client.Options{Protocol: "http1", URL: url, Paths: []string{o.Target()}, Timeout: clientTimeout})
 	if err != nil {
 		return nil, err
@@ -189,8 +187,8 @@ type waved struct {
 	firstFailure   string
 }
 
-func (w waved) result(values map[string]float64) trial.TaskResult {
-	return trial.TaskResult{Values: values, Done: w.done, Failed: w.failed, FirstFailure: w.firstFailure}
+func (w waved) result(values map[string]float64) experiment.TaskResult {
+	return experiment.TaskResult{Values: values, Done: w.done, Failed: w.failed, FirstFailure: w.firstFailure}
 }
 
 // A body is what comes of one, and when it began to come.

@@ -13,11 +13,10 @@ import (
 	"sync"
 	"time"
 
-	"millrace/lab/experiment/cache/origin"
+	"millrace/lab/experiment"
 	"millrace/lab/load"
 	"millrace/lab/load/client"
 	"millrace/lab/record"
-	"millrace/lab/trial"
 )
 
 const (
@@ -41,7 +40,7 @@ const (
 
 // flood asks for objects, each once, as fast as they come, and compares every
 // answer.
-func (m *measurement) flood(ctx context.Context, url string, count int, object func(i int) origin.Object) error {
+func (m *measurement) flood(ctx context.Context, url string, count int, object func(i int) Object) error {
 	errs := make([]error, hands)
 	var all sync.WaitGroup // of so many hands, which end with their share
 	for hand := range hands {
@@ -52,7 +51,7 @@ func (m *measurement) flood(ctx context.Context, url string, count int, object f
 }
 
 // share asks for the objects from one number up to another.
-func (m *measurement) share(ctx context.Context, url string, from, to int, object func(i int) origin.Object) error {
+func (m *measurement) share(ctx context.Context, url string, from, to int, object func(i int) Object) error {
 	var paths []string
 	for i := from; i < to; i++ {
 		paths = append(paths, object(i).Target())
@@ -77,14 +76,14 @@ func (m *measurement) share(ctx context.Context, url string, from, to int, objec
 }
 
 // everNew watches the memory of a cache that is asked for ever other URLs.
-func (m *measurement) everNew(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) {
+func (m *measurement) everNew(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	var readings []record.Reading
 	var watched sync.WaitGroup // of one goroutine, which ends with stop
 	watched.Go(func() { readings, _ = slot.Target.Watch(watching, watchEvery, nil) })
-	err := m.flood(ctx, slot.URL, m.urls, func(i int) origin.Object {
-		return origin.Object{Path: "/url/" + strconv.Itoa(i), Size: 1 << 10}
+	err := m.flood(ctx, slot.URL, m.urls, func(i int) Object {
+		return Object{Path: "/url/" + strconv.Itoa(i), Size: 1 << 10}
 	})
 	stop()
 	watched.Wait()
@@ -92,39 +91,39 @@ func (m *measurement) everNew(ctx context.Context, slot trial.TaskSlot) (trial.T
 	for _, r := range readings {
 		most = max(most, r.RSS)
 	}
-	return trial.TaskResult{Values: map[string]float64{peak: float64(most)}, Done: uint64(m.urls)}, err
+	return experiment.TaskResult{Values: map[string]float64{peak: float64(most)}, Done: uint64(m.urls)}, err
 }
 
 // purge fills a cache with tagged answers, changes the API's answers, has the tag
 // forgotten and asks until the new answer comes.
-func (m *measurement) purge(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) {
-	tagged := func(i int) origin.Object {
-		return origin.Object{Path: "/tagged/" + strconv.Itoa(i), Tag: tag, Versioned: true}
+func (m *measurement) purge(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
+	tagged := func(i int) Object {
+		return Object{Path: "/tagged/" + strconv.Itoa(i), Tag: tag, Versioned: true}
 	}
 	if err := m.flood(ctx, slot.URL, m.tagged, tagged); err != nil {
-		return trial.TaskResult{}, fmt.Errorf("filling it: %w", err)
+		return experiment.TaskResult{}, fmt.Errorf("filling it: %w", err)
 	}
 	before := m.api.Requests()
-	if err := m.flood(ctx, slot.URL, looked, func(i int) origin.Object { return tagged(i * (m.tagged / looked)) }); err != nil {
-		return trial.TaskResult{}, fmt.Errorf("looking what it stores: %w", err)
+	if err := m.flood(ctx, slot.URL, looked, func(i int) Object { return tagged(i * (m.tagged / looked)) }); err != nil {
+		return experiment.TaskResult{}, fmt.Errorf("looking what it stores: %w", err)
 	}
 	values := map[string]float64{stored: 1 - float64(m.api.Requests()-before)/looked}
 	o := tagged(slot.Random.IntN(m.tagged))
 	c, err := dial(ctx, slot.URL, o, 1)
 	if err != nil {
-		return trial.TaskResult{}, err
+		return experiment.TaskResult{}, err
 	}
 	defer c.hangUp()
 	for range heated {
 		if _, err := c.wave(ctx, c.conns, o.Body(m.version)); err != nil {
-			return trial.TaskResult{}, err
+			return experiment.TaskResult{}, err
 		}
 	}
 	m.newVersion()
 	slot.Window(true)
 	began := time.Now()
 	if err := forget(ctx, slot); err != nil {
-		return trial.TaskResult{}, err
+		return experiment.TaskResult{}, err
 	}
 	values[purgeTime] = float64(time.Since(began))
 	for {
@@ -132,12 +131,12 @@ func (m *measurement) purge(ctx context.Context, slot trial.TaskSlot) (trial.Tas
 		since := time.Since(began)
 		switch {
 		case err != nil:
-			return trial.TaskResult{}, fmt.Errorf("asking for %s: %w", o.Target(), err)
+			return experiment.TaskResult{}, fmt.Errorf("asking for %s: %w", o.Target(), err)
 		case got == string(o.Body(m.version)):
 			values[seen] = float64(since)
-			return trial.TaskResult{Values: values, Done: 1}, nil
+			return experiment.TaskResult{Values: values, Done: 1}, nil
 		case since > seenWithin:
-			return trial.TaskResult{}, fmt.Errorf("%v after the purge, %s is still answered as before", seenWithin, o.Target())
+			return experiment.TaskResult{}, fmt.Errorf("%v after the purge, %s is still answered as before", seenWithin, o.Target())
 		}
 	}
 }
@@ -154,7 +153,7 @@ func ask(ctx context.Context, conn client.Conn) (string, error) {
 
 // forget has a cache forget the tag: by a call of millrace's admin socket, or as
 // our VCL has Varnish take it.
-func forget(ctx context.Context, slot trial.TaskSlot) error {
+func forget(ctx context.Context, slot experiment.TaskSlot) error {
 	transport := &http.Transport{DisableKeepAlives: true}
 	client := &http.Client{Transport: transport, Timeout: clientTimeout}
 	method, url, text := "BAN", slot.URL, ""

@@ -5,14 +5,14 @@ import (
 	"strings"
 
 	"millrace/lab/experiment"
-	"millrace/lab/result"
+	"millrace/lab/record"
 )
 
 // answer is one sentence about the published doubt: are files embedded by go:embed
 // served faster than from disk, or is sendfile faster than any program? The first
 // half is about requests/s, as published, the second about CPU time. series are the
 // lines of the curve; nil: it was not measured.
-func answer(res *result.Result, series []result.Series) string {
+func answer(res *record.Result, series []record.Series) string {
 	var parts []string
 	for _, part := range []string{embeddedOrDisk(res, series), programOrSendfile(res)} {
 		if part != "" {
@@ -23,7 +23,7 @@ func answer(res *result.Result, series []result.Series) string {
 }
 
 // embeddedOrDisk holds net/http from the executable against net/http on a folder.
-func embeddedOrDisk(res *result.Result, series []result.Series) string {
+func embeddedOrDisk(res *record.Result, series []record.Series) string {
 	const metric = "requests_per_second"
 	page, onPage := experiment.VerdictOn(res, embeddedArm, base, onePage, metric)
 	all, onAll := experiment.VerdictOn(res, embeddedArm, base, allPaths, metric)
@@ -38,7 +38,7 @@ func embeddedOrDisk(res *result.Result, series []result.Series) string {
 		experiment.Difference(page), claimed(onePage), experiment.Difference(all), claimed(allPaths))
 	from, crosses := diskFrom(series)
 	switch {
-	case page.Outcome != result.Better || all.Outcome != result.Better:
+	case page.Outcome != record.Better || all.Outcome != record.Better:
 		return "net/http with go:embed against net/http on disk: " + figures
 	case crosses:
 		return fmt.Sprintf("net/http serves files of up to about %s faster from go:embed than from disk (%s), and larger ones cost less from disk, "+
@@ -49,7 +49,7 @@ func embeddedOrDisk(res *result.Result, series []result.Series) string {
 
 // diskFrom is the size in bytes from which on a file on disk costs less CPU time
 // than an embedded one, if there is one from which on that stays so.
-func diskFrom(series []result.Series) (size float64, ok bool) {
+func diskFrom(series []record.Series) (size float64, ok bool) {
 	found, _ := stretches(series, base, embeddedArm)
 	if len(found) < 2 || found[len(found)-1].arm != base {
 		return 0, false
@@ -58,7 +58,7 @@ func diskFrom(series []result.Series) (size float64, ok bool) {
 }
 
 // programOrSendfile holds nginx, which sends every file by sendfile, against millrace.
-func programOrSendfile(res *result.Result) string {
+func programOrSendfile(res *record.Result) string {
 	v, ok := experiment.VerdictOn(res, "millrace-disk", "nginx", onePage, "cpu_ns")
 	if !ok {
 		return ""
@@ -71,11 +71,11 @@ func programOrSendfile(res *result.Result) string {
 		figures += " and, packed into one executable, " + cpu(packedArm)
 	}
 	switch v.Outcome {
-	case result.Better:
+	case record.Better:
 		return "yet sendfile is not faster than every program: " + figures
-	case result.Worse:
+	case record.Worse:
 		return "sendfile is faster than every program here: " + figures
-	case result.Equal, result.Undecided:
+	case record.Equal, record.Undecided:
 	}
 	return figures
 }

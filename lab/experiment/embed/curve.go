@@ -8,10 +8,8 @@ import (
 	"time"
 
 	"millrace/lab/experiment"
-	"millrace/lab/experiment/fileserver"
 	"millrace/lab/load"
-	"millrace/lab/result"
-	"millrace/lab/trial"
+	"millrace/lab/record"
 )
 
 const (
@@ -26,8 +24,8 @@ const (
 )
 
 // curveSizes are the lengths in bytes of the files on the curve.
-func curveSizes(mode result.Mode) []int {
-	if mode == result.Quick {
+func curveSizes(mode record.Mode) []int {
+	if mode == record.Quick {
 		return []int{512, 2 << 10, 8 << 10, 64 << 10, 1 << 20}
 	}
 	var sizes []int
@@ -38,15 +36,15 @@ func curveSizes(mode result.Mode) []int {
 }
 
 // curveArms are the ways of serving on the curve.
-func (m *measurement) curveArms(ctx context.Context) []trial.Arm {
-	arms := []trial.Arm{
+func (m *measurement) curveArms(ctx context.Context) []experiment.Arm {
+	arms := []experiment.Arm{
 		m.subjectArm(base, "", ""),
 		m.Arm(embeddedArm, "", m.Subject(curveSubject, "", siteArgs(embeddedArm))),
 		m.Arm("millrace-disk", "", m.Millrace(false)),
 		m.Arm(packedArm, "", m.packed),
 		m.Arm("nginx", "", m.Nginx(ctx, "")),
 	}
-	if m.Env.Mode == result.Full {
+	if m.Env.Mode == record.Full {
 		arms = append(arms, m.subjectArm("fasthttp-disk", fasthttpModule, ""))
 	}
 	return arms
@@ -64,25 +62,25 @@ func sizeName(size int) string {
 
 // curve measures what a request costs by the size of its answer, in a trial of
 // its own without verdicts, and adds samples, charts and a table to res.
-func (m *measurement) curve(ctx context.Context, res *result.Result, budget time.Duration, watch result.Watch) ([]result.Series, error) {
-	plan := trial.Plan{
+func (m *measurement) curve(ctx context.Context, res *record.Result, budget time.Duration, watch record.Watch) ([]record.Series, error) {
+	plan := experiment.Plan{
 		Arms: m.curveArms(ctx), Blocks: []int{2}, PerRestart: 2, Placebo: "-", Seed: m.Env.Seed,
 		Slot: 300 * time.Millisecond, Warmup: 50 * time.Millisecond, Budget: budget,
 	}
-	if m.Env.Mode == result.Full {
+	if m.Env.Mode == record.Full {
 		plan.Blocks = []int{4}
 	}
 	sizeOf := map[string]int{}
 	for _, size := range m.sizes {
-		w := trial.Workload{
+		w := experiment.Workload{
 			Name: sizeName(size), About: fmt.Sprintf("GET of %s, %d connections, closed loop", sizeName(size), curveConnections),
-			Load: load.Config{Paths: []string{fileserver.SizedFile(size).Path}, Connections: curveConnections, Threads: 2},
+			Load: load.Config{Paths: []string{experiment.SizedFile(size).Path}, Connections: curveConnections, Threads: 2},
 		}
 		sizeOf[w.Name] = size
 		plan.Workloads = append(plan.Workloads, w)
 	}
-	got := result.Result{Started: res.Started}
-	err := trial.RunPlan(ctx, plan, &got, watch)
+	got := record.Result{Started: res.Started}
+	err := experiment.RunPlan(ctx, plan, &got, watch)
 	mergeCurve(res, &got)
 	series := curveSeries(got.Samples, plan.Arms, sizeOf)
 	if len(series) > 0 {
@@ -94,7 +92,7 @@ func (m *measurement) curve(ctx context.Context, res *result.Result, budget time
 
 // mergeCurve adds the curve's raw data and what its gates say to the whole. Its
 // arms and notes are there already.
-func mergeCurve(res, got *result.Result) {
+func mergeCurve(res, got *record.Result) {
 	res.Samples = append(res.Samples, got.Samples...)
 	res.Workloads = append(res.Workloads, got.Workloads...)
 	for _, g := range got.Gates {
@@ -107,10 +105,10 @@ func mergeCurve(res, got *result.Result) {
 }
 
 // curveSeries is the median CPU time per request by size, for each arm.
-func curveSeries(samples []result.Sample, arms []trial.Arm, sizeOf map[string]int) []result.Series {
-	var out []result.Series
+func curveSeries(samples []record.Sample, arms []experiment.Arm, sizeOf map[string]int) []record.Series {
+	var out []record.Series
 	for _, a := range arms {
-		line := result.Series{Name: a.Name}
+		line := record.Series{Name: a.Name}
 		bySize := map[int][]float64{}
 		least, most := math.MaxInt, 0
 		for _, s := range samples {
@@ -132,31 +130,31 @@ func curveSeries(samples []result.Sample, arms []trial.Arm, sizeOf map[string]in
 	return out
 }
 
-func curveCharts(series []result.Series) []result.Chart {
-	perByte := make([]result.Series, len(series))
+func curveCharts(series []record.Series) []record.Chart {
+	perByte := make([]record.Series, len(series))
 	for i, s := range series {
 		perByte[i].Name = s.Name
 		for _, p := range s.Points {
 			perByte[i].Points = append(perByte[i].Points, [2]float64{p[0], p[1] / p[0]})
 		}
 	}
-	size := result.Axis{Name: "size of the file", Unit: "bytes", Log: true}
-	return []result.Chart{
+	size := record.Axis{Name: "size of the file", Unit: "bytes", Log: true}
+	return []record.Chart{
 		{
 			Title: "CPU time per request by size of the file", Lead: true,
 			About: "Medians; 50 connections. Where lines cross, the cheaper way changes.",
-			X:     size, Y: result.Axis{Name: "CPU time per request", Unit: "ns", Log: true}, Series: series,
+			X:     size, Y: record.Axis{Name: "CPU time per request", Unit: "ns", Log: true}, Series: series,
 		},
 		{
 			Title: "CPU time per byte by size of the file", Lead: true, About: "The same figures, divided by the size.",
-			X: size, Y: result.Axis{Name: "CPU time per byte", Unit: "ns", Log: true}, Series: perByte,
+			X: size, Y: record.Axis{Name: "CPU time per byte", Unit: "ns", Log: true}, Series: perByte,
 		},
 	}
 }
 
 // curveTable is the curve in figures, and where embedded and disk cross.
-func curveTable(series []result.Series, sizes []int) result.Table {
-	t := result.Table{
+func curveTable(series []record.Series, sizes []int) record.Table {
+	t := record.Table{
 		Title: "CPU time per request by size of the file",
 		About: "Medians in µs, without a verdict. " + crossings(series, base, embeddedArm) + " " +
 			crossings(series, "millrace-disk", packedArm) + " " + crossings(series, "nginx", "millrace-disk"),
@@ -190,7 +188,7 @@ type stretch struct {
 // stretches say which of two ways is cheaper from which size on. Sizes at which
 // they are less than [apart] from each other belong to none; measured reports
 // whether there was any size with both.
-func stretches(series []result.Series, a, b string) (found []stretch, measured bool) {
+func stretches(series []record.Series, a, b string) (found []stretch, measured bool) {
 	first, second := pointsOf(series, a), pointsOf(series, b)
 	var size, ratio float64 // of the last size that decided, as logarithms
 	for x := 1.0; x <= 1<<30; x *= 2 {
@@ -219,7 +217,7 @@ func stretches(series []result.Series, a, b string) (found []stretch, measured b
 }
 
 // pointsOf are the points of an arm's line: CPU time by size.
-func pointsOf(series []result.Series, arm string) map[float64]float64 {
+func pointsOf(series []record.Series, arm string) map[float64]float64 {
 	points := map[float64]float64{}
 	for _, s := range series {
 		if s.Name != arm {
@@ -233,7 +231,7 @@ func pointsOf(series []result.Series, arm string) map[float64]float64 {
 }
 
 // crossings says in words from which size on which of two ways is cheaper.
-func crossings(series []result.Series, a, b string) string {
+func crossings(series []record.Series, a, b string) string {
 	found, measured := stretches(series, a, b)
 	switch {
 	case !measured:

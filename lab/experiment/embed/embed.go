@@ -12,11 +12,9 @@ import (
 	"time"
 
 	"millrace/lab/experiment"
-	"millrace/lab/experiment/fileserver"
 	"millrace/lab/load"
-	"millrace/lab/result"
+	"millrace/lab/record"
 	"millrace/lab/stats"
-	"millrace/lab/trial"
 )
 
 const (
@@ -80,15 +78,15 @@ const (
 // A measurement is one run of the experiment.
 type measurement struct {
 	*experiment.Stage
-	*fileserver.Servers
+	*experiment.Servers
 	sizes  []int             // of the files on the curve
-	packed fileserver.Launch // the site, with the curve's files, in one executable
+	packed experiment.Launch // the site, with the curve's files, in one executable
 }
 
-func run(ctx context.Context, env experiment.Env, res *result.Result) error {
+func run(ctx context.Context, env experiment.Env, res *record.Result) error {
 	m := &measurement{
 		Stage:   experiment.NewStage(env, res),
-		Servers: &fileserver.Servers{Env: env, Site: filepath.Join(env.Work, "site"), Probed: fileserver.SitePaths()},
+		Servers: &experiment.Servers{Env: env, Site: filepath.Join(env.Work, "site"), Probed: experiment.SitePaths()},
 		sizes:   curveSizes(env.Mode),
 	}
 	if err := m.prepare(ctx); err != nil {
@@ -97,20 +95,20 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) error {
 	m.Built()
 	total := experiment.Budget(env.Mode)
 	curveTime := total / 10
-	if env.Mode == result.Quick {
+	if env.Mode == record.Quick {
 		curveTime = quickCurve
 	}
 	share := 1 - float64(curveTime)/float64(total)
 	plan := newPlan(m.arms(ctx), env)
 	plan.Budget = m.Left() - curveTime
-	err := trial.RunPlan(ctx, plan, res, m.Part(0, share, curveTime))
+	err := experiment.RunPlan(ctx, plan, res, m.Part(0, share, curveTime))
 	res.Tables, res.Answer = append(res.Tables, tables(res, m.Probes())...), answer(res, nil)
 	if err != nil || ctx.Err() != nil {
 		return err
 	}
 	watch := m.Part(share, 1, 0)
-	series, err := m.curve(ctx, res, max(curveTime/2, min(curveTime, m.Left())), func(e result.Event) {
-		if e.Kind != result.EventNote { // they were all said before
+	series, err := m.curve(ctx, res, max(curveTime/2, min(curveTime, m.Left())), func(e record.Event) {
+		if e.Kind != record.EventNote { // they were all said before
 			watch(e)
 		}
 	})
@@ -120,12 +118,12 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) error {
 
 // prepare writes the site and builds the subjects.
 func (m *measurement) prepare(ctx context.Context) (err error) {
-	files := fileserver.Site()
-	var large []fileserver.File
+	files := experiment.Site()
+	var large []experiment.File
 	for _, size := range m.sizes {
-		large = append(large, fileserver.SizedFile(size))
+		large = append(large, experiment.SizedFile(size))
 	}
-	if err := fileserver.Write(m.Site, append(files, large...)); err != nil {
+	if err := experiment.Write(m.Site, append(files, large...)); err != nil {
 		return err
 	}
 	hash := sha1.New()
@@ -151,31 +149,31 @@ func (m *measurement) prepare(ctx context.Context) (err error) {
 // programs are the executables by arm, those of the claim first. linked are the flags
 // that put the site into variables, overlayFlag is the one which adds the curve's files.
 func programs(linked, overlayFlag string) []experiment.Program {
-	ldflags := fileserver.FileServerProgram(linkedArm, "ldflags", "disk")
+	ldflags := experiment.FileServerProgram(linkedArm, "ldflags", "disk")
 	ldflags.Flags = append(ldflags.Flags, linked)
-	list := []experiment.Program{fileserver.FileServerProgram(base, "nethttp", "disk"), fileserver.FileServerProgram(embeddedArm, "nethttp"), ldflags}
+	list := []experiment.Program{experiment.FileServerProgram(base, "nethttp", "disk"), experiment.FileServerProgram(embeddedArm, "nethttp"), ldflags}
 	if overlayFlag != "" {
-		curve := fileserver.FileServerProgram(curveSubject, "nethttp")
+		curve := experiment.FileServerProgram(curveSubject, "nethttp")
 		curve.Flags = append(curve.Flags, overlayFlag)
 		list = append(list, curve)
 	}
 	return append(
 		list,
-		fileserver.FileServerProgram("millrace-embed", "millrace"),
-		fileserver.FileServerProgram("fasthttp-disk", "fasthttp", "disk"),
-		fileserver.FileServerProgram("fasthttp-embed", "fasthttp"),
-		fileserver.FileServerProgram("gin-disk", "gin", "disk"),
-		fileserver.FileServerProgram("gin-embed", "gin"),
+		experiment.FileServerProgram("millrace-embed", "millrace"),
+		experiment.FileServerProgram("fasthttp-disk", "fasthttp", "disk"),
+		experiment.FileServerProgram("fasthttp-embed", "fasthttp"),
+		experiment.FileServerProgram("gin-disk", "gin", "disk"),
+		experiment.FileServerProgram("gin-embed", "gin"),
 	)
 }
 
 // curveOverlay puts the curve's files where the subject embeds them. They lie
 // in one place for all runs, since the go command's flags name it and each set
 // of flags has an executable of its own.
-func (m *measurement) curveOverlay(files []fileserver.File) (string, error) {
+func (m *measurement) curveOverlay(files []experiment.File) (string, error) {
 	bench := m.Env.Bench.Dir
 	dir := filepath.Join(bench, "out", "lab", "site-"+string(m.Env.Mode))
-	if err := fileserver.Write(dir, files); err != nil {
+	if err := experiment.Write(dir, files); err != nil {
 		return "", err
 	}
 	name := filepath.Join(dir, "overlay.json")
@@ -184,8 +182,8 @@ func (m *measurement) curveOverlay(files []fileserver.File) (string, error) {
 }
 
 // arms are all arms, the baseline first; those that cannot run say why.
-func (m *measurement) arms(ctx context.Context) []trial.Arm {
-	var arms []trial.Arm
+func (m *measurement) arms(ctx context.Context) []experiment.Arm {
+	var arms []experiment.Arm
 	for _, a := range []struct{ name, module, about string }{
 		{base, "", "net/http's FileServer on a folder, JSON encoded for each request"},
 		{embeddedArm, "", "the same on go:embed through fs.Sub and http.FS"},
@@ -211,18 +209,18 @@ const (
 	fasthttpModule = "github.com/valyala/fasthttp"
 )
 
-// subjectArm is an arm whose server is bench/subjects/fileserver.
-func (m *measurement) subjectArm(name, module, about string) trial.Arm {
+// subjectArm is an arm whose server is lab/bench/subjects/fileserver.
+func (m *measurement) subjectArm(name, module, about string) experiment.Arm {
 	return m.Arm(name, about, m.Subject(name, module, siteArgs(name)))
 }
 
 // siteArgs are those of fileserver as an arm: gin-embed is -server gin -embed.
-func siteArgs(arm string) func(fileserver.Place) []string {
+func siteArgs(arm string) func(experiment.Place) []string {
 	server, embedded := strings.CutSuffix(strings.TrimSuffix(arm, "-disk"), "-embed")
 	if arm == linkedArm {
 		server = "ldflags"
 	}
-	return func(p fileserver.Place) []string {
+	return func(p experiment.Place) []string {
 		args := []string{"-server", server}
 		if embedded {
 			args = append(args, "-embed")
@@ -234,7 +232,7 @@ func siteArgs(arm string) func(fileserver.Place) []string {
 }
 
 // newPlan is what is measured; the caller sets the budget.
-func newPlan(arms []trial.Arm, env experiment.Env) trial.Plan {
+func newPlan(arms []experiment.Arm, env experiment.Env) experiment.Plan {
 	threads := 1
 	if runtime.NumCPU() > loadThreads {
 		threads = loadThreads
@@ -242,15 +240,15 @@ func newPlan(arms []trial.Arm, env experiment.Env) trial.Plan {
 	one := load.Config{Connections: loadConnections, Threads: threads, Sources: 4}
 	page, all := one, one
 	page.Paths = []string{"/"}
-	all.Paths = fileserver.SitePaths()
-	p := trial.Plan{
+	all.Paths = experiment.SitePaths()
+	p := experiment.Plan{
 		Arms: arms,
-		Workloads: []trial.Workload{
+		Workloads: []experiment.Workload{
 			{Name: onePage, About: "GET / (501 bytes), 1000 connections, closed loop", Load: page},
 			{Name: allPaths, About: "GET of all seven paths in turn (0.5 to 15 KB), 1000 connections, closed loop", Load: all},
 		},
 		Decide: []string{"cpu_ns", "requests_per_second"},
-		Also: []trial.Pair{
+		Also: []experiment.Pair{
 			{Arm: "millrace-disk", Baseline: "nginx"},
 			{Arm: packedArm, Baseline: "millrace-disk"},
 			{Arm: packedArm, Baseline: "nginx"},
@@ -259,7 +257,7 @@ func newPlan(arms []trial.Arm, env experiment.Env) trial.Plan {
 		Slot: 2 * time.Second, Warmup: 200 * time.Millisecond,
 		Blocks: []int{12, 16, 20},
 	}
-	if env.Mode == result.Quick {
+	if env.Mode == record.Quick {
 		p.Slot, p.Warmup = 500*time.Millisecond, 50*time.Millisecond
 		// All paths are asked of whom the claim is about, of millrace and of nginx.
 		p.Workloads[1].Arms = []string{base, embeddedArm, "millrace-disk", packedArm, "nginx"}

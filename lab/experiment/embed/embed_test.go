@@ -10,22 +10,20 @@ import (
 	"testing"
 
 	"millrace/lab/experiment"
-	"millrace/lab/experiment/fileserver"
-	"millrace/lab/result"
+	"millrace/lab/record"
 	"millrace/lab/subject"
-	"millrace/lab/trial"
 )
 
 func TestLdflagsCanBeSplit(t *testing.T) {
-	flags := ldflags(fileserver.Site(), "abc")
+	flags := ldflags(experiment.Site(), "abc")
 	if !strings.HasPrefix(flags, "-ldflags=-X '") || !strings.Contains(flags, "-X 'main.gitHash=abc'") {
 		t.Errorf("it begins with %.40q", flags)
 	}
 	// Two quotes for each variable, and none within: there are no escapes.
-	if n := strings.Count(flags, "'"); n != 2*(len(fileserver.Site())+1) {
+	if n := strings.Count(flags, "'"); n != 2*(len(experiment.Site())+1) {
 		t.Errorf("%d quotes", n)
 	}
-	for _, f := range fileserver.Site() {
+	for _, f := range experiment.Site() {
 		if !strings.Contains(flags, "-X 'main."+f.Variable+"=") {
 			t.Errorf("%s is missing", f.Variable)
 		}
@@ -34,7 +32,7 @@ func TestLdflagsCanBeSplit(t *testing.T) {
 
 func TestOverlay(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "overlay.json")
-	if err := overlay(name, "/from", "/into", []fileserver.File{fileserver.SizedFile(512), fileserver.SizedFile(1024)}); err != nil {
+	if err := overlay(name, "/from", "/into", []experiment.File{experiment.SizedFile(512), experiment.SizedFile(1024)}); err != nil {
 		t.Fatal(err)
 	}
 	b, err := os.ReadFile(name)
@@ -51,7 +49,7 @@ func TestOverlay(t *testing.T) {
 func bare(t *testing.T, env experiment.Env) *measurement {
 	t.Helper()
 	env.Work = t.TempDir()
-	m := &measurement{Stage: experiment.NewStage(env, &result.Result{}), Servers: &fileserver.Servers{Env: env}}
+	m := &measurement{Stage: experiment.NewStage(env, &record.Result{}), Servers: &experiment.Servers{Env: env}}
 	var err error
 	if m.Programs, err = m.Build(t.Context(), programs("-ldflags=", "")); err != nil {
 		t.Fatal(err)
@@ -61,7 +59,7 @@ func bare(t *testing.T, env experiment.Env) *measurement {
 }
 
 func TestPlan(t *testing.T) {
-	for _, mode := range []result.Mode{result.Quick, result.Full} {
+	for _, mode := range []record.Mode{record.Quick, record.Full} {
 		env := experiment.Env{Mode: mode, Millrace: "/opt/millrace"}
 		arms := bare(t, env).arms(t.Context())
 		plan := newPlan(arms, env)
@@ -83,7 +81,7 @@ func TestPlan(t *testing.T) {
 				t.Errorf("nothing is claimed about %s", w.Name)
 			}
 			for arm := range claim {
-				if !slices.ContainsFunc(arms, func(a trial.Arm) bool { return a.Name == arm }) {
+				if !slices.ContainsFunc(arms, func(a experiment.Arm) bool { return a.Name == arm }) {
 					t.Errorf("claimed of %s, which is not an arm", arm)
 				}
 			}
@@ -92,7 +90,7 @@ func TestPlan(t *testing.T) {
 }
 
 func TestArmsThatCannotRunSayWhy(t *testing.T) {
-	env := experiment.Env{Mode: result.Quick}
+	env := experiment.Env{Mode: record.Quick}
 	for _, a := range bare(t, env).arms(t.Context()) {
 		if a.Skipped == "" {
 			t.Errorf("%s can run without a checkout and without millrace", a.Name)
@@ -107,25 +105,25 @@ func TestArmsThatCannotRunSayWhy(t *testing.T) {
 }
 
 func TestTables(t *testing.T) {
-	res := &result.Result{
-		Arms: []result.Arm{
+	res := &record.Result{
+		Arms: []record.Arm{
 			{Name: "nethttp-disk", Size: 8000},
 			{Name: "nethttp-embed", Size: 8200},
 			{Name: "nginx", Skipped: "not here"},
 			{Name: "nethttp-disk′", Placebo: "nethttp-disk", Size: 8000},
 		},
-		Workloads: []result.Workload{{Name: "one page"}},
+		Workloads: []record.Workload{{Name: "one page"}},
 	}
 	for block, rate := range []float64{90, 100, 500} {
 		for arm, factor := range map[string]float64{"nethttp-disk": 1, "nethttp-embed": 1.5, "nethttp-disk′": 1} {
-			res.Samples = append(res.Samples, result.Sample{Arm: arm, Workload: "one page", Block: block, Values: map[string]float64{
+			res.Samples = append(res.Samples, record.Sample{Arm: arm, Workload: "one page", Block: block, Values: map[string]float64{
 				"requests_per_second": rate * factor, "cpu_ns": 50_000 / factor,
 			}})
 		}
 	}
 	with := http.Header{"Last-Modified": {"x"}, "Content-Type": {"x"}}
 	without := http.Header{"Content-Type": {"x"}, "X-More": {"x"}}
-	tables := tables(res, map[string][]fileserver.Probe{
+	tables := tables(res, map[string][]experiment.Probe{
 		"nethttp-disk":  {{Path: "/", Header: with, Head: 200, Body: 501}, {Path: "/b", Header: with, Head: 200, Body: 10}},
 		"nethttp-embed": {{Path: "/", Header: without, Head: 150, Body: 501}, {Path: "/b", Header: with, Head: 150, Body: 10}},
 	})
@@ -152,16 +150,16 @@ func TestTables(t *testing.T) {
 
 func TestCurve(t *testing.T) {
 	sizes := map[string]int{"0.5 KB": 512, "8 KB": 8 << 10, "128 KB": 128 << 10}
-	var samples []result.Sample
+	var samples []record.Sample
 	for workload, size := range sizes {
 		for arm, cost := range map[string]float64{"nethttp-disk": 50_000 + float64(size)*0.1, "nethttp-embed": 20_000 + float64(size)} {
 			for _, noise := range []float64{0.9, 1, 5} {
-				samples = append(samples, result.Sample{Arm: arm, Workload: workload, Values: map[string]float64{"cpu_ns": cost * noise}})
+				samples = append(samples, record.Sample{Arm: arm, Workload: workload, Values: map[string]float64{"cpu_ns": cost * noise}})
 			}
 		}
-		samples = append(samples, result.Sample{Arm: "nginx", Workload: workload}) // its cost is unknown
+		samples = append(samples, record.Sample{Arm: "nginx", Workload: workload}) // its cost is unknown
 	}
-	arms := []trial.Arm{{Name: "nethttp-disk"}, {Name: "nethttp-embed"}, {Name: "nginx"}}
+	arms := []experiment.Arm{{Name: "nethttp-disk"}, {Name: "nethttp-embed"}, {Name: "nginx"}}
 	series := curveSeries(samples, arms, sizes)
 	if len(series) != 2 || len(series[0].Points) != 3 || series[0].Points[0] != [2]float64{512, 50_051.2} {
 		t.Fatalf("%+v", series)
@@ -189,8 +187,8 @@ func TestCurve(t *testing.T) {
 }
 
 // line is a line of the curve at 1, 2, 4 … KB.
-func line(name string, cost ...float64) result.Series {
-	s := result.Series{Name: name}
+func line(name string, cost ...float64) record.Series {
+	s := record.Series{Name: name}
 	for i, c := range cost {
 		s.Points = append(s.Points, [2]float64{float64(int(1<<10) << i), c})
 	}
@@ -199,7 +197,7 @@ func line(name string, cost ...float64) result.Series {
 
 // TestChanceDoesNotCross: lines that touch within what chance does have no crossing.
 func TestChanceDoesNotCross(t *testing.T) {
-	series := []result.Series{line("a", 100, 100, 100, 100), line("b", 95, 105, 98, 103)}
+	series := []record.Series{line("a", 100, 100, 100, 100), line("b", 95, 105, 98, 103)}
 	if found, measured := stretches(series, "a", "b"); found != nil || !measured {
 		t.Errorf("%v (%v)", found, measured)
 	}
@@ -218,7 +216,7 @@ func TestChanceDoesNotCross(t *testing.T) {
 }
 
 func TestCurveSizesAreOnesTheSeriesFinds(t *testing.T) {
-	for _, mode := range []result.Mode{result.Quick, result.Full} {
+	for _, mode := range []record.Mode{record.Quick, record.Full} {
 		names := map[string]bool{}
 		for _, size := range curveSizes(mode) {
 			if size&(size-1) != 0 || size < 512 || size > 1<<20 {
@@ -233,41 +231,41 @@ func TestCurveSizesAreOnesTheSeriesFinds(t *testing.T) {
 }
 
 // cpuSamples are one block of CPU time per request on a workload.
-func cpuSamples(workload string, cpu map[string]float64) (samples []result.Sample) {
+func cpuSamples(workload string, cpu map[string]float64) (samples []record.Sample) {
 	for arm, ns := range cpu {
-		samples = append(samples, result.Sample{Arm: arm, Workload: workload, Values: map[string]float64{"cpu_ns": ns, "bytes_per_second": ns * 1e5}})
+		samples = append(samples, record.Sample{Arm: arm, Workload: workload, Values: map[string]float64{"cpu_ns": ns, "bytes_per_second": ns * 1e5}})
 	}
 	return samples
 }
 
 func TestAnswer(t *testing.T) {
-	res := &result.Result{Samples: cpuSamples("one page", map[string]float64{
+	res := &record.Result{Samples: cpuSamples("one page", map[string]float64{
 		"nethttp-disk": 52_800, "nethttp-embed": 36_000, "millrace-disk": 9500, "millrace-embed": 32_700, "nginx": 15_000, "millrace-packed": 9600,
 	})}
 	if got := answer(res, nil); got != "" {
 		t.Errorf("without a verdict: %s", got)
 	}
-	page := result.Verdict{
+	page := record.Verdict{
 		Workload: "one page", Metric: "requests_per_second", Arm: "nethttp-embed", Baseline: "nethttp-disk",
-		Outcome: result.Better, Ratio: 1.428, Low: 1.294, High: 1.494,
+		Outcome: record.Better, Ratio: 1.428, Low: 1.294, High: 1.494,
 	}
 	all := page
 	all.Workload, all.Ratio, all.Low, all.High = "all", 1.179, 1.138, 1.238
-	nginx := result.Verdict{
+	nginx := record.Verdict{
 		Workload: "one page", Metric: "cpu_ns", Arm: "millrace-disk", Baseline: "nginx",
-		Outcome: result.Better, Ratio: 0.633, Low: 0.62, High: 0.65,
+		Outcome: record.Better, Ratio: 0.633, Low: 0.62, High: 0.65,
 	}
-	packed := result.Verdict{
+	packed := record.Verdict{
 		Workload: "one page", Metric: "cpu_ns", Arm: "millrace-packed", Baseline: "millrace-disk",
-		Outcome: result.Undecided, Ratio: 1.01, Low: 0.99, High: 1.02,
+		Outcome: record.Undecided, Ratio: 1.01, Low: 0.99, High: 1.02,
 	}
-	res.Verdicts = []result.Verdict{page, all, nginx, packed}
+	res.Verdicts = []record.Verdict{page, all, nginx, packed}
 	const (
 		figures  = "requests/s +42.8 % [+29.4 %, +49.4 %] on one page (claimed +39.5 %) and +17.9 % [+13.8 %, +23.8 %] on all seven paths (claimed +9.1 %)"
 		sendfile = "; yet sendfile is not faster than every program: nginx spends 15 µs of CPU on the page, Millrace 9.50 µs (−36.7 % [−38.0 %, −35.0 %]) " +
 			"and, packed into one executable, 9.60 µs"
 	)
-	series := []result.Series{line("nethttp-disk", 100, 100, 100, 100), line("nethttp-embed", 50, 70, 98, 200)}
+	series := []record.Series{line("nethttp-disk", 100, 100, 100, 100), line("nethttp-embed", 50, 70, 98, 200)}
 	want := "net/http serves files of up to about 3 KB faster from go:embed than from disk (" + figures +
 		"), and larger ones cost less from disk, where the kernel sends them (sendfile)" + sendfile
 	if got := answer(res, series); got != want {
@@ -277,8 +275,8 @@ func TestAnswer(t *testing.T) {
 		t.Error(got)
 	}
 	// Where nothing was shown, nothing is said.
-	res.Verdicts[1].Outcome = result.Undecided
-	res.Verdicts[2].Outcome = result.Undecided
+	res.Verdicts[1].Outcome = record.Undecided
+	res.Verdicts[2].Outcome = record.Undecided
 	want = "net/http with go:embed against net/http on disk: requests/s +42.8 % [+29.4 %, +49.4 %] on one page (claimed +39.5 %) and no difference shown on all seven paths " +
 		"(claimed +9.1 %); nginx spends 15 µs of CPU on the page, Millrace 9.50 µs (no difference shown) and, packed into one executable, 9.60 µs"
 	if got := answer(res, series); got != want {

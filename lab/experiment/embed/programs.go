@@ -8,13 +8,13 @@ import (
 	"path/filepath"
 	"strings"
 
-	"millrace/lab/experiment/fileserver"
+	"millrace/lab/experiment"
 )
 
 // overlay writes the file for go build's -overlay that puts files, which lie in
 // dir, into the folder that the subjects embed: so megabytes of noise can be in
 // an executable without being in the repository.
-func overlay(name, dir, into string, files []fileserver.File) error {
+func overlay(name, dir, into string, files []experiment.File) error {
 	replace := map[string]string{}
 	for _, f := range files {
 		at := filepath.FromSlash(f.Name)
@@ -32,7 +32,7 @@ func overlay(name, dir, into string, files []fileserver.File) error {
 
 // ldflags put every file into a variable of package main: text as it is,
 // images in base64, since a flag can hold no zero byte.
-func ldflags(files []fileserver.File, hash string) string {
+func ldflags(files []experiment.File, hash string) string {
 	var b strings.Builder
 	set := func(name, value string) {
 		// The go command splits at white space outside quotes and knows no

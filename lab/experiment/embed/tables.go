@@ -7,18 +7,17 @@ import (
 	"strings"
 
 	"millrace/lab/experiment"
-	"millrace/lab/experiment/fileserver"
-	"millrace/lab/result"
+	"millrace/lab/record"
 )
 
 // tables are what the article and its readers asked beside the verdicts.
-func tables(res *result.Result, probes map[string][]fileserver.Probe) []result.Table {
-	return []result.Table{figures(res), sizes(res), answerBytes(res, probes), headers(res, probes)}
+func tables(res *record.Result, probes map[string][]experiment.Probe) []record.Table {
+	return []record.Table{figures(res), sizes(res), answerBytes(res, probes), headers(res, probes)}
 }
 
 // figures holds what was published beside what was measured.
-func figures(res *result.Result) result.Table {
-	t := result.Table{
+func figures(res *record.Result) record.Table {
+	t := record.Table{
 		Title: "Published and measured", Lead: true,
 		About: "Medians over all blocks. The ratios in brackets are to nethttp-disk in the same column; what they prove is said by the verdicts. " +
 			"Absolute figures are those of two different machines.",
@@ -44,8 +43,8 @@ func figures(res *result.Result) result.Table {
 	return t
 }
 
-func sizes(res *result.Result) result.Table {
-	t := result.Table{
+func sizes(res *record.Result) record.Table {
+	t := record.Table{
 		Title:   "Size of the executable",
 		About:   "As built, with symbols. nginx's is without its modules and libraries; the embedded site adds 19 KB.",
 		Columns: []string{"arm", "bytes", "against nethttp-disk"},
@@ -69,8 +68,8 @@ func sizes(res *result.Result) result.Table {
 	return t
 }
 
-func answerBytes(res *result.Result, probes map[string][]fileserver.Probe) result.Table {
-	t := result.Table{
+func answerBytes(res *record.Result, probes map[string][]experiment.Probe) record.Table {
+	t := record.Table{
 		Title:   "Bytes per response",
 		About:   "Seen once, when each arm first started. Head: status line, header and framing.",
 		Columns: []string{"arm", "/, head", "/, body", "/, both", "all seven paths, heads", "bodies", "both"},
@@ -95,8 +94,8 @@ func answerBytes(res *result.Result, probes map[string][]fileserver.Probe) resul
 
 // headers names the headers in which an arm's answers differ from the
 // baseline's: bytes that are not sent are not the place of the file's doing.
-func headers(res *result.Result, probes map[string][]fileserver.Probe) result.Table {
-	t := result.Table{
+func headers(res *record.Result, probes map[string][]experiment.Probe) record.Table {
+	t := record.Table{
 		Title: "Headers that differ",
 		About: "Names of headers on / and on the other paths, against nethttp-disk. Without Last-Modified and ETag a browser " +
 			"must fetch a file again and again: fewer bytes here, more for a returning visitor.",
@@ -109,7 +108,7 @@ func headers(res *result.Result, probes map[string][]fileserver.Probe) result.Ta
 			continue
 		}
 		row := []string{a.Name}
-		for _, group := range [][2][]fileserver.Probe{{first[:1], seen[:1]}, {first[1:], seen[1:]}} {
+		for _, group := range [][2][]experiment.Probe{{first[:1], seen[:1]}, {first[1:], seen[1:]}} {
 			lacks, adds := headerNames(group[0], group[1])
 			row = append(row, lacks, adds)
 		}
@@ -120,7 +119,7 @@ func headers(res *result.Result, probes map[string][]fileserver.Probe) result.Ta
 
 // headerNames are the names of headers that answers lack and add where the same
 // paths of a baseline have or lack them.
-func headerNames(base, seen []fileserver.Probe) (lacks, adds string) {
+func headerNames(base, seen []experiment.Probe) (lacks, adds string) {
 	missing, extra := map[string]bool{}, map[string]bool{}
 	for i := range base {
 		for name := range base[i].Header {

@@ -11,11 +11,9 @@ import (
 	"time"
 
 	"millrace/lab/experiment"
-	"millrace/lab/experiment/fileserver"
 	"millrace/lab/load"
-	"millrace/lab/result"
+	"millrace/lab/record"
 	"millrace/lab/stats"
-	"millrace/lab/trial"
 )
 
 // The arms that others are told apart by.
@@ -50,47 +48,47 @@ func Experiment() experiment.Experiment {
 // A measurement is one run of the experiment.
 type measurement struct {
 	*experiment.Stage
-	*fileserver.Servers
+	*experiment.Servers
 	quick bool
 }
 
-func run(ctx context.Context, env experiment.Env, res *result.Result) (err error) {
+func run(ctx context.Context, env experiment.Env, res *record.Result) (err error) {
 	m := &measurement{
 		Stage:   experiment.NewStage(env, res),
-		Servers: &fileserver.Servers{Env: env, Site: filepath.Join(env.Work, "site"), Probed: fileserver.SitePaths()},
-		quick:   env.Mode != result.Full,
+		Servers: &experiment.Servers{Env: env, Site: filepath.Join(env.Work, "site"), Probed: experiment.SitePaths()},
+		quick:   env.Mode != record.Full,
 	}
-	size := fileserver.LargeSize(m.quick)
-	if err := fileserver.Write(m.Site, fileserver.Site()); err != nil {
+	size := experiment.LargeSize(m.quick)
+	if err := experiment.Write(m.Site, experiment.Site()); err != nil {
 		return err
 	}
-	if err := fileserver.WriteLarge(m.Site, size); err != nil {
+	if err := experiment.WriteLarge(m.Site, size); err != nil {
 		return err
 	}
 	if m.Programs, err = m.Build(ctx, []experiment.Program{
-		fileserver.FileServerProgram("nethttp", "nethttp", "disk"), fileserver.FileServerProgram("fasthttp", "fasthttp", "disk"),
+		experiment.FileServerProgram("nethttp", "nethttp", "disk"), experiment.FileServerProgram("fasthttp", "fasthttp", "disk"),
 	}); err != nil {
 		return err
 	}
 	m.Built()
 	plan := newPlan(m.arms(ctx), env, size)
 	plan.Budget = m.Left()
-	err = trial.RunPlan(ctx, plan, res, m.Part(0, 1, 0))
+	err = experiment.RunPlan(ctx, plan, res, m.Part(0, 1, 0))
 	res.Tables, res.Answer = append(res.Tables, experiment.Beside(res, millrace, millraceLog)), answer(res)
 	return err
 }
 
 // arms are all, the baseline first.
-func (m *measurement) arms(ctx context.Context) []trial.Arm {
-	withSocket := func(server string) func(p fileserver.Place) []string {
-		return func(p fileserver.Place) []string {
+func (m *measurement) arms(ctx context.Context) []experiment.Arm {
+	withSocket := func(server string) func(p experiment.Place) []string {
+		return func(p experiment.Place) []string {
 			return []string{"-server", server, "-root", p.Site, "-listen", p.Address, "-unix", p.Socket}
 		}
 	}
 	netHTTP := m.Subject("nethttp", "", withSocket("nethttp-plain"))
 	fastHTTP := m.Subject("fasthttp", "github.com/valyala/fasthttp", withSocket("fasthttp-plain"))
 	netHTTP.Socket, fastHTTP.Socket = true, true
-	arms := []trial.Arm{
+	arms := []experiment.Arm{
 		m.Arm(nginx, "sendfile, open_file_cache, two workers, no log", m.Nginx(ctx, "")),
 		m.Arm(millrace, "millrace serve, no log", m.Millrace(true)),
 		m.Arm("nethttp", "net/http's FileServer with its defaults", netHTTP),
@@ -111,18 +109,18 @@ func (m *measurement) arms(ctx context.Context) []trial.Arm {
 const logName = "access.log"
 
 // logged is millrace with a log of its own for each instance.
-func (m *measurement) logged() fileserver.Launch {
+func (m *measurement) logged() experiment.Launch {
 	l := m.Millrace(true)
 	plain := l.Args
-	l.Args = func(p fileserver.Place) []string {
+	l.Args = func(p experiment.Place) []string {
 		return append(plain(p), "--log", "combined", "--log-file", filepath.Join(p.Dir, logName))
 	}
 	return l
 }
 
 // newPlan is what is measured; the caller sets the budget.
-func newPlan(arms []trial.Arm, env experiment.Env, size int64) trial.Plan {
-	var small []trial.Workload
+func newPlan(arms []experiment.Arm, env experiment.Env, size int64) experiment.Plan {
+	var small []experiment.Workload
 	for _, what := range []struct {
 		name, about string
 		paths       []string
@@ -130,44 +128,44 @@ func newPlan(arms []trial.Arm, env experiment.Env, size int64) trial.Plan {
 		differ      string
 	}{
 		{"front page", "GET / (501 bytes)", []string{"/"}, nil, ""},
-		{"site", "GET of all seven paths in turn (0.5 to 15 KB)", fileserver.SitePaths(), nil, ""},
+		{"site", "GET of all seven paths in turn (0.5 to 15 KB)", experiment.SitePaths(), nil, ""},
 		{
-			"browser", "the same with the header fields and the cookie of a current Chromium", fileserver.SitePaths(), fileserver.Chromium(),
+			"browser", "the same with the header fields and the cookie of a current Chromium", experiment.SitePaths(), experiment.Chromium(),
 			"a server may compress what a browser asks for, and some do",
 		},
 	} {
 		for _, n := range []int{50, 1000} {
-			small = append(small, trial.Workload{
+			small = append(small, experiment.Workload{
 				Name: fmt.Sprintf("%s, %d", what.name, n), About: fmt.Sprintf("%s, %d connections, closed loop", what.about, n),
 				Load: load.Config{Paths: what.paths, Header: what.header, Connections: n, Threads: 1, Sources: 4}, Differ: what.differ,
 			})
 		}
 	}
-	large := load.Config{Paths: []string{fileserver.LargePath}, Connections: 1, Threads: 1, Requests: 4}
+	large := load.Config{Paths: []string{experiment.LargePath}, Connections: 1, Threads: 1, Requests: 4}
 	noLog := []string{nginx, "nethttp", "fasthttp", millrace}
-	var downloads []trial.Workload
+	var downloads []experiment.Workload
 	for _, network := range []string{"tcp", "unix"} {
-		downloads = append(downloads, trial.Workload{
+		downloads = append(downloads, experiment.Workload{
 			Name: network, About: fmt.Sprintf("a file of %d MiB, 4 times one after the other on one connection", size>>20),
 			Load: large, Arms: noLog, Decide: []string{"bytes_per_second", "cpu_ns_per_mb"},
 		})
 	}
-	p := trial.Plan{
+	p := experiment.Plan{
 		Arms: arms, Workloads: append(small, downloads...),
 		Decide: []string{"cpu_ns", "requests_per_second", "latency_p99_ns"},
-		Also: []trial.Pair{
+		Also: []experiment.Pair{
 			{Arm: millrace, Baseline: "nethttp"},
 			{Arm: millrace, Baseline: "fasthttp"},
 		},
 		Delta: delta, PerRestart: 1, Seed: env.Seed,
 		Slot: time.Second, Warmup: 100 * time.Millisecond,
 	}
-	if env.Mode == result.Full {
-		p.Also = append(p.Also, trial.Pair{Arm: millraceLog, Baseline: "nginx-log"}, trial.Pair{Arm: millrace, Baseline: "millrace-nolane"})
+	if env.Mode == record.Full {
+		p.Also = append(p.Also, experiment.Pair{Arm: millraceLog, Baseline: "nginx-log"}, experiment.Pair{Arm: millrace, Baseline: "millrace-nolane"})
 	} else {
 		p.Decide = []string{"cpu_ns", "requests_per_second"}
 		p.Slot, p.Warmup = 250*time.Millisecond, 50*time.Millisecond
-		p.Workloads = []trial.Workload{small[0], small[3], small[4], downloads[0]}
+		p.Workloads = []experiment.Workload{small[0], small[3], small[4], downloads[0]}
 	}
 	figures := 0
 	for _, w := range p.Workloads {
@@ -181,7 +179,7 @@ func newPlan(arms []trial.Arm, env experiment.Env, size int64) trial.Plan {
 }
 
 // answer is about the front page, in CPU time per request, and the large file.
-func answer(res *result.Result) string {
+func answer(res *record.Result) string {
 	var parts []string
 	for _, w := range res.Workloads {
 		metric := "cpu_ns"

@@ -4,16 +4,15 @@ import (
 	"testing"
 
 	"millrace/lab/experiment"
-	"millrace/lab/result"
-	"millrace/lab/trial"
+	"millrace/lab/record"
 )
 
 func TestPlan(t *testing.T) {
-	var arms []trial.Arm
+	var arms []experiment.Arm
 	for _, name := range []string{nginx, millrace, "nethttp", "fasthttp", "millrace-nolane", "nginx-log", millraceLog} {
-		arms = append(arms, trial.Arm{Name: name})
+		arms = append(arms, experiment.Arm{Name: name})
 	}
-	for mode, n := range map[result.Mode]int{result.Quick: 4, result.Full: len(arms)} {
+	for mode, n := range map[record.Mode]int{record.Quick: 4, record.Full: len(arms)} {
 		p := newPlan(arms[:n], experiment.Env{Mode: mode}, 1<<20)
 		if err := p.Check(); err != nil {
 			t.Error(err)

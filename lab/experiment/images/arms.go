@@ -11,9 +11,7 @@ import (
 	"strings"
 
 	"millrace/lab/experiment"
-	"millrace/lab/experiment/fileserver"
 	"millrace/lab/subject"
-	"millrace/lab/trial"
 )
 
 // The arms.
@@ -60,12 +58,12 @@ func commandList() []command {
 }
 
 // arms are all, the baseline first.
-func (m *measurement) arms(ctx context.Context) []trial.Arm {
-	var arms []trial.Arm
+func (m *measurement) arms(ctx context.Context) []experiment.Arm {
+	var arms []experiment.Arm
 	for _, c := range commandList() {
 		arms = append(arms, m.command(ctx, c))
 	}
-	server := m.Arm(nginx, "nginx with the same bytes in files", m.NginxWith(ctx, "nginx.conf.tmpl", func(p fileserver.Place) map[string]string {
+	server := m.Arm(nginx, "nginx with the same bytes in files", m.NginxWith(ctx, "nginx.conf.tmpl", func(p experiment.Place) map[string]string {
 		return map[string]string{"Site": m.answers, "Address": p.Address, "Socket": p.Socket, "Log": ""}
 	}))
 	tools := m.Arm(millrace, "millrace with the engine tools, which starts cwebp", m.millrace("tools", false))
@@ -80,8 +78,8 @@ func (m *measurement) arms(ctx context.Context) []trial.Arm {
 }
 
 // command is the arm of a command: its task starts it, and says what it cost.
-func (m *measurement) command(ctx context.Context, c command) trial.Arm {
-	a := trial.Arm{Name: c.name, About: c.about, Command: c.args}
+func (m *measurement) command(ctx context.Context, c command) experiment.Arm {
+	a := experiment.Arm{Name: c.name, About: c.about, Command: c.args}
 	exe, err := subject.Look(c.args[0], c.pkg)
 	if err != nil {
 		a.Skipped = err.Error()
@@ -89,8 +87,8 @@ func (m *measurement) command(ctx context.Context, c command) trial.Arm {
 	}
 	m.commands[c.name] = c
 	a.Version = strings.TrimPrefix(subject.Version(ctx, exe, c.version...), "vips-")
-	a.Start = func(context.Context) (*trial.Instance, error) {
-		return &trial.Instance{Reports: true, URL: map[string]string{}}, nil
+	a.Start = func(context.Context) (*experiment.Instance, error) {
+		return &experiment.Instance{Reports: true, URL: map[string]string{}}, nil
 	}
 	return a
 }
@@ -98,17 +96,17 @@ func (m *measurement) command(ctx context.Context, c command) trial.Arm {
 // millrace is its command with a config that converts the site's images to WebP
 // when they are asked for, and never again in the background: what is measured
 // is the work on demand. Visitors wait for as long as millrace allows.
-func (m *measurement) millrace(engine string, onlyImages bool) fileserver.Launch {
+func (m *measurement) millrace(engine string, onlyImages bool) experiment.Launch {
 	exe := m.Env.Millrace
 	if exe == "" {
-		return fileserver.Launch{Missing: experiment.ErrNoMillrace}
+		return experiment.Launch{Missing: experiment.ErrNoMillrace}
 	}
-	config := func(p fileserver.Place) string { return filepath.Join(p.Dir, "millrace.yaml") }
-	admin := func(p fileserver.Place) string { return filepath.Join(p.Dir, "admin") }
-	return fileserver.Launch{
+	config := func(p experiment.Place) string { return filepath.Join(p.Dir, "millrace.yaml") }
+	admin := func(p experiment.Place) string { return filepath.Join(p.Dir, "admin") }
+	return experiment.Launch{
 		Exe: exe, Version: subject.GoVersion(exe, ""),
-		Args: func(p fileserver.Place) []string { return []string{"serve", "--config", config(p)} },
-		Prepare: func(p fileserver.Place) error {
+		Args: func(p experiment.Place) []string { return []string{"serve", "--config", config(p)} },
+		Prepare: func(p experiment.Place) error {
 			text := fmt.Sprintf("listen: [%q]\nlog: {format: off}\nadmin: {listen: %q}\nsites:\n  - routes:\n      /:\n        static: {root: %q}\n"+
 				"        images: {engine: %s, formats: [webp], quality: 80, no_best: true, wait: %v, memory: %dMiB, only_images: %t, store: %q}\n",
 				p.Address, "unix:"+admin(p), p.Site, engine, visit, memory, onlyImages, filepath.Join(p.Dir, "variants"))
@@ -117,7 +115,7 @@ func (m *measurement) millrace(engine string, onlyImages bool) fileserver.Launch
 			}
 			return nil
 		},
-		URLs: func(p fileserver.Place) map[string]string { return map[string]string{control: "unix:" + admin(p)} },
+		URLs: func(p experiment.Place) map[string]string { return map[string]string{control: "unix:" + admin(p)} },
 	}
 }
 
@@ -126,8 +124,8 @@ func (m *measurement) millrace(engine string, onlyImages bool) fileserver.Launch
 const asked = 3
 
 // readied has a server that has just started convert what is served ready.
-func (m *measurement) readied(start func(context.Context) (*trial.Instance, error)) func(context.Context) (*trial.Instance, error) {
-	return func(ctx context.Context) (*trial.Instance, error) {
+func (m *measurement) readied(start func(context.Context) (*experiment.Instance, error)) func(context.Context) (*experiment.Instance, error) {
+	return func(ctx context.Context) (*experiment.Instance, error) {
 		in, err := start(ctx)
 		if err != nil {
 			return nil, err
@@ -143,7 +141,7 @@ func (m *measurement) readied(start func(context.Context) (*trial.Instance, erro
 var errBytes = errors.New("it is sent with other bytes than before")
 
 // askReady asks for what is served ready. The bytes are the same each time.
-func (m *measurement) askReady(ctx context.Context, in *trial.Instance) error {
+func (m *measurement) askReady(ctx context.Context, in *experiment.Instance) error {
 	client := newClient()
 	defer client.CloseIdleConnections()
 	for _, r := range readyPhotos() {
@@ -165,11 +163,11 @@ func (m *measurement) askReady(ctx context.Context, in *trial.Instance) error {
 }
 
 // convertReady makes the files that nginx serves: what millrace answers.
-func (m *measurement) convertReady(ctx context.Context, arms []trial.Arm) error {
+func (m *measurement) convertReady(ctx context.Context, arms []experiment.Arm) error {
 	if err := os.MkdirAll(m.answers, 0o755); err != nil {
 		return fmt.Errorf("making a folder for nginx: %w", err)
 	}
-	i := slices.IndexFunc(arms, func(a trial.Arm) bool { return a.Name == millrace })
+	i := slices.IndexFunc(arms, func(a experiment.Arm) bool { return a.Name == millrace })
 	if arms[i].Skipped != "" {
 		return nil
 	}

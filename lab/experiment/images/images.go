@@ -13,10 +13,8 @@ import (
 	"time"
 
 	"millrace/lab/experiment"
-	"millrace/lab/experiment/fileserver"
-	"millrace/lab/result"
+	"millrace/lab/record"
 	"millrace/lab/stats"
-	"millrace/lab/trial"
 )
 
 const (
@@ -49,7 +47,7 @@ func Experiment() experiment.Experiment {
 // A measurement is one run of the experiment.
 type measurement struct {
 	*experiment.Stage
-	*fileserver.Servers
+	*experiment.Servers
 	size
 	photos      []photograph       // in the folder of the site
 	ready       map[string][]byte  // what is answered, by path
@@ -75,17 +73,17 @@ type size struct {
 
 // sizeFor is that of a mode. A server rests until its workers, which end after 3
 // s without work, are gone.
-func sizeFor(mode result.Mode) size {
-	if mode == result.Full {
+func sizeFor(mode record.Mode) size {
+	if mode == record.Full {
 		return size{crops: 40, passes: 4, clients: 64, burst: 20, each: 5, alone: 3 * time.Second, idle: 4 * time.Second}
 	}
 	return size{quick: true, crops: 8, passes: 2, clients: 8, burst: 4, each: 2, alone: time.Second, idle: 4 * time.Second}
 }
 
-func run(ctx context.Context, env experiment.Env, res *result.Result) error {
+func run(ctx context.Context, env experiment.Env, res *record.Result) error {
 	m := &measurement{
 		Stage:   experiment.NewStage(env, res),
-		Servers: &fileserver.Servers{Env: env, Site: filepath.Join(env.Work, "site")},
+		Servers: &experiment.Servers{Env: env, Site: filepath.Join(env.Work, "site")},
 		size:    sizeFor(env.Mode), commands: map[string]command{}, samples: map[sample]string{}, ready: map[string][]byte{},
 	}
 	m.answers = filepath.Join(env.Work, "answers")
@@ -101,7 +99,7 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) error {
 		return err
 	}
 	m.Built()
-	err = trial.RunPlan(ctx, m.newPlan(arms, workloads, env), res, m.Part(0, 1, 0))
+	err = experiment.RunPlan(ctx, m.newPlan(arms, workloads, env), res, m.Part(0, 1, 0))
 	res.Tables = append(res.Tables, experiment.Beside(res, millrace, embedded), m.photoTable())
 	if err == nil && ctx.Err() == nil && !m.quick {
 		err = m.quality(ctx, res)
@@ -114,7 +112,7 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) error {
 var errNoWorkload = errors.New("there is no workload")
 
 // choose are the workloads that patterns name, or all.
-func choose(all []trial.Workload, only []string) (chosen []trial.Workload, err error) {
+func choose(all []experiment.Workload, only []string) (chosen []experiment.Workload, err error) {
 	var names []string
 	for _, w := range all {
 		names = append(names, w.Name)
@@ -138,10 +136,10 @@ func choose(all []trial.Workload, only []string) (chosen []trial.Workload, err e
 
 // newPlan is what is measured. A full run has no budget: a block with all its
 // conversions takes some two minutes, however few are left for it.
-func (m *measurement) newPlan(arms []trial.Arm, workloads []trial.Workload, env experiment.Env) trial.Plan {
-	p := trial.Plan{
+func (m *measurement) newPlan(arms []experiment.Arm, workloads []experiment.Workload, env experiment.Env) experiment.Plan {
+	p := experiment.Plan{
 		Arms: arms, Workloads: workloads, Metrics: metrics(), Decide: []string{"cpu_ns", "requests_per_second"},
-		Also: []trial.Pair{
+		Also: []experiment.Pair{
 			{Arm: millrace, Baseline: cwebp},
 			{Arm: millrace, Baseline: cwebpFast},
 			{Arm: embedded, Baseline: cwebp},
@@ -162,7 +160,7 @@ func (m *measurement) newPlan(arms []trial.Arm, workloads []trial.Workload, env 
 }
 
 // answer is about the folder, and about what is ready.
-func answer(res *result.Result) string {
+func answer(res *record.Result) string {
 	var parts []string
 	for _, c := range []struct{ arm, baseline, workload, metric, say string }{
 		{millrace, vips, folder, perMegapixel, "the folder with the engine tools, against vips"},

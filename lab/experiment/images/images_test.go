@@ -18,10 +18,7 @@ import (
 	"testing"
 
 	"millrace/lab/experiment"
-	"millrace/lab/experiment/fileserver"
 	"millrace/lab/record"
-	"millrace/lab/result"
-	"millrace/lab/trial"
 )
 
 // encoded is a JPEG as image/jpeg writes it: baseline 4:2:0, or grey.
@@ -141,11 +138,11 @@ func TestMakeSmall(t *testing.T) {
 }
 
 func TestPlan(t *testing.T) {
-	for _, mode := range []result.Mode{result.Quick, result.Full} {
-		m := &measurement{size: sizeFor(mode), Stage: experiment.NewStage(experiment.Env{Mode: mode}, &result.Result{})}
-		var arms []trial.Arm
+	for _, mode := range []record.Mode{record.Quick, record.Full} {
+		m := &measurement{size: sizeFor(mode), Stage: experiment.NewStage(experiment.Env{Mode: mode}, &record.Result{})}
+		var arms []experiment.Arm
 		for _, name := range []string{vips, cwebp, cwebpFast, nginx, millrace, embedded, strict} {
-			arms = append(arms, trial.Arm{Name: name})
+			arms = append(arms, experiment.Arm{Name: name})
 		}
 		p := m.newPlan(arms, m.workloads(), experiment.Env{Mode: mode})
 		if err := p.Check(); err != nil {
@@ -172,7 +169,7 @@ func TestPlan(t *testing.T) {
 }
 
 func TestChoose(t *testing.T) {
-	all := (&measurement{size: sizeFor(result.Full)}).workloads()
+	all := (&measurement{size: sizeFor(record.Full)}).workloads()
 	if got, err := choose(all, nil); err != nil || len(got) != len(all) {
 		t.Errorf("%d of %d, %v", len(got), len(all), err)
 	}
@@ -190,7 +187,7 @@ func TestChoose(t *testing.T) {
 func fixture(t *testing.T) *measurement {
 	t.Helper()
 	dir := t.TempDir()
-	m := &measurement{Servers: &fileserver.Servers{Env: experiment.Env{Work: dir}, Site: dir}, samples: map[sample]string{}, commands: map[string]command{}}
+	m := &measurement{Servers: &experiment.Servers{Env: experiment.Env{Work: dir}, Site: dir}, samples: map[sample]string{}, commands: map[string]command{}}
 	for _, name := range []string{"a.jpg", "b.jpg"} {
 		data := encoded(t, 40, 30, name == "b.jpg")
 		if err := writeOld(filepath.Join(dir, name), data); err != nil {
@@ -213,7 +210,7 @@ func TestCommand(t *testing.T) {
 	m.commands["copy"] = command{name: "copy", args: []string{"cp", inFile, outFile}}
 	m.commands["none"] = command{name: "none", args: []string{"sh", "-c", "echo too bad >&2; exit 3"}}
 	for range 2 {
-		got, err := m.folder(t.Context(), trial.TaskSlot{Arm: "copy"})
+		got, err := m.folder(t.Context(), experiment.TaskSlot{Arm: "copy"})
 		if err != nil || got.Done != 2 || got.Failed != 0 || got.Values[size80] != float64(m.photos[0].bytes+m.photos[1].bytes) {
 			t.Fatalf("%+v, %v", got, err)
 		}
@@ -224,7 +221,7 @@ func TestCommand(t *testing.T) {
 	if len(m.samples) != 2 {
 		t.Errorf("%d samples", len(m.samples))
 	}
-	if _, err := m.folder(t.Context(), trial.TaskSlot{Arm: "none"}); err == nil || !strings.Contains(err.Error(), "too bad") {
+	if _, err := m.folder(t.Context(), experiment.TaskSlot{Arm: "none"}); err == nil || !strings.Contains(err.Error(), "too bad") {
 		t.Errorf("%v", err)
 	}
 }
@@ -255,9 +252,9 @@ func TestServer(t *testing.T) {
 		t.Skip(err)
 	}
 	defer target.Close()
-	slot := trial.TaskSlot{
+	slot := experiment.TaskSlot{
 		Arm: "x", URL: server.URL + "/", Target: target, Random: rand.New(rand.NewPCG(1, 2)), Window: func(bool) {},
-		Instance: &trial.Instance{URL: map[string]string{"": server.URL + "/"}},
+		Instance: &experiment.Instance{URL: map[string]string{"": server.URL + "/"}},
 	}
 	got, err := m.folder(t.Context(), slot)
 	if err != nil || got.Done != 1 || got.Failed != 1 || !strings.Contains(got.FirstFailure, "converting") || got.Values[peak] <= 0 || got.Values[after] <= 0 {
@@ -269,7 +266,7 @@ func TestServer(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	m.burstImages, m.clients, m.each = []string{"a.jpg", "b.jpg"}, 2, 2
-	var crowd trial.TaskResult
+	var crowd experiment.TaskResult
 	values := m.askAll(t.Context(), slot.URL, &crowd)
 	if crowd.Done != 4 || crowd.Failed != 0 || values[originals] != 2 || values[slowest] <= 0 {
 		t.Errorf("%+v, %v", crowd, values)

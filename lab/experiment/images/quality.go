@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"millrace/lab/experiment"
-	"millrace/lab/result"
+	"millrace/lab/record"
 )
 
 //go:embed quality.py
@@ -29,7 +29,7 @@ var errScore = errors.New("computing SSIMULACRA2")
 // quality adds a table with the SSIMULACRA2 of each distinct WebP. That takes two
 // seconds of CPU and half a GB of memory for each megapixel, so what was computed
 // once for the same two files is kept. It comes after all that is timed.
-func (m *measurement) quality(ctx context.Context, res *result.Result) error {
+func (m *measurement) quality(ctx context.Context, res *record.Result) error {
 	if len(m.samples) == 0 {
 		return nil
 	}
@@ -51,7 +51,7 @@ func (m *measurement) quality(ctx context.Context, res *result.Result) error {
 		key := originals[s.photo].hash + " " + s.hash
 		v, ok := known[key]
 		if !ok {
-			m.Emit(result.Event{Kind: result.EventStep, Text: "SSIMULACRA2 of " + s.photo + " by " + s.arm})
+			m.Emit(record.Event{Kind: record.EventStep, Text: "SSIMULACRA2 of " + s.photo + " by " + s.arm})
 			var err error
 			if v, err = score(ctx, filepath.Join(m.Site, s.photo), file); err != nil {
 				m.Note("SSIMULACRA2 is not known of all results: %v", err)
@@ -72,9 +72,9 @@ func (m *measurement) quality(ctx context.Context, res *result.Result) error {
 }
 
 // scoreTable shows the scores, a row for each photograph.
-func (m *measurement) scoreTable(scores map[string]map[string]float64) result.Table {
+func (m *measurement) scoreTable(scores map[string]map[string]float64) record.Table {
 	arms := slices.Sorted(maps.Keys(scores))
-	t := result.Table{
+	t := record.Table{
 		Title:   "How good the results are",
 		About:   "SSIMULACRA2 against the original, both as sRGB: 70 is high quality, more is better. Computed once for each pair of files.",
 		Columns: append([]string{"photograph"}, arms...),
@@ -95,8 +95,8 @@ func (m *measurement) scoreTable(scores map[string]map[string]float64) result.Ta
 }
 
 // photoTable says what was converted.
-func (m *measurement) photoTable() result.Table {
-	t := result.Table{Title: "The photographs", Columns: []string{"name", "Debian's package", "pixels", "bytes", "kind", "ICC profile"}}
+func (m *measurement) photoTable() record.Table {
+	t := record.Table{Title: "The photographs", Columns: []string{"name", "Debian's package", "pixels", "bytes", "kind", "ICC profile"}}
 	for _, p := range m.photos {
 		profile := "no"
 		if p.profile {

@@ -10,11 +10,8 @@ import (
 	"time"
 
 	"millrace/lab/experiment"
-	"millrace/lab/experiment/fileserver"
-	"millrace/lab/experiment/rows"
 	"millrace/lab/load"
-	"millrace/lab/result"
-	"millrace/lab/trial"
+	"millrace/lab/record"
 )
 
 // The arms.
@@ -61,42 +58,42 @@ func Experiment() experiment.Experiment {
 // A measurement is one run of the experiment.
 type measurement struct {
 	*experiment.Stage
-	*fileserver.Servers
+	*experiment.Servers
 	large    int64                        // bytes of the large file
-	launches map[string]fileserver.Launch // of both ways of millrace, by arm
+	launches map[string]experiment.Launch // of both ways of millrace, by arm
 }
 
-func run(ctx context.Context, env experiment.Env, res *result.Result) error {
-	quick := env.Mode != result.Full
+func run(ctx context.Context, env experiment.Env, res *record.Result) error {
+	quick := env.Mode != record.Full
 	m := &measurement{
 		Stage:   experiment.NewStage(env, res),
-		Servers: &fileserver.Servers{Env: env, Site: filepath.Join(env.Work, "site"), Probed: fileserver.SitePaths()},
-		large:   fileserver.LargeSize(true), // many downloads in a slot
+		Servers: &experiment.Servers{Env: env, Site: filepath.Join(env.Work, "site"), Probed: experiment.SitePaths()},
+		large:   experiment.LargeSize(true), // many downloads in a slot
 	}
-	chosen, err := rows.Choose(m.rows(), env.Only, quick, m.Note)
+	chosen, err := experiment.Choose(m.rows(), env.Only, quick, m.Note)
 	if err != nil {
 		return err
 	}
 	if err := m.prepare(ctx); err != nil {
 		return err
 	}
-	schedule := rows.Schedule{Rounds: rounds, QuickRounds: 3, Slot: time.Second, QuickSlot: 400 * time.Millisecond, Warmup: 100 * time.Millisecond}
-	err = trial.RunPlan(ctx, schedule.Plan(m.arms(ctx), chosen, metrics(), env), res, m.Part(0, 1, 0))
-	peers := []rows.Peer{{Arm: disk, Name: "Millrace from disk"}, {Arm: nginx, Name: "nginx"}}
-	res.Tables, res.Answer = append(res.Tables, rows.Tables(res, chosen, peers)...), answer(res, chosen)
+	schedule := experiment.Schedule{Rounds: rounds, QuickRounds: 3, Slot: time.Second, QuickSlot: 400 * time.Millisecond, Warmup: 100 * time.Millisecond}
+	err = experiment.RunPlan(ctx, schedule.Plan(m.arms(ctx), chosen, metrics(), env), res, m.Part(0, 1, 0))
+	peers := []experiment.Peer{{Arm: disk, Name: "Millrace from disk"}, {Arm: nginx, Name: "nginx"}}
+	res.Tables, res.Answer = append(res.Tables, experiment.Tables(res, chosen, peers)...), answer(res, chosen)
 	return err
 }
 
 // prepare writes the site and packs it.
 func (m *measurement) prepare(ctx context.Context) error {
-	m.Emit(result.Event{Kind: result.EventStep, Text: fmt.Sprintf("packing a site of %d files", pages)})
-	if err := fileserver.Write(m.Site, append(fileserver.Site(), pageFiles()...)); err != nil {
+	m.Emit(record.Event{Kind: record.EventStep, Text: fmt.Sprintf("packing a site of %d files", pages)})
+	if err := experiment.Write(m.Site, append(experiment.Site(), pageFiles()...)); err != nil {
 		return err
 	}
-	if err := fileserver.WriteLarge(m.Site, m.large); err != nil {
+	if err := experiment.WriteLarge(m.Site, m.large); err != nil {
 		return err
 	}
-	m.launches = map[string]fileserver.Launch{
+	m.launches = map[string]experiment.Launch{
 		disk:   m.Millrace(false),
 		packed: m.Packed(ctx, filepath.Join(m.Env.Work, "packed-site")),
 	}
@@ -105,21 +102,21 @@ func (m *measurement) prepare(ctx context.Context) error {
 
 // pageFiles are pages of 0.6 to 4.6 KB, of which no two are equal: equal ones are
 // packed once.
-func pageFiles() []fileserver.File {
-	files := make([]fileserver.File, pages)
+func pageFiles() []experiment.File {
+	files := make([]experiment.File, pages)
 	for i := range files {
 		name := fmt.Sprintf("pages/%d.html", i)
-		files[i] = fileserver.File{Name: name, Path: "/" + name, Size: 600 + 2*i}
+		files[i] = experiment.File{Name: name, Path: "/" + name, Size: 600 + 2*i}
 	}
 	return files
 }
 
 // arms are all of them. The packed site is started first, so that it has checked
 // itself when the others are there.
-func (m *measurement) arms(ctx context.Context) []trial.Arm {
+func (m *measurement) arms(ctx context.Context) []experiment.Arm {
 	site := m.Arm(packed, "the site packed into millrace's executable by millrace pack; the first second after its start, in which it checks its contents, is not measured", m.launches[packed])
 	if start := site.Start; start != nil {
-		site.Start = func(ctx context.Context) (*trial.Instance, error) {
+		site.Start = func(ctx context.Context) (*experiment.Instance, error) {
 			in, err := start(ctx)
 			if err != nil {
 				return nil, err
@@ -131,16 +128,16 @@ func (m *measurement) arms(ctx context.Context) []trial.Arm {
 			return in, nil
 		}
 	}
-	return []trial.Arm{
+	return []experiment.Arm{
 		site,
 		m.Arm(disk, "millrace serve on a folder", m.launches[disk]),
 		m.Arm(nginx, "sendfile, open_file_cache, two workers, no log", m.Nginx(ctx, "")),
 	}
 }
 
-func metrics() []result.Metric {
-	return []result.Metric{
-		{Key: rows.CPU, Name: "CPU time per request", Unit: "ns", About: "of the server's processes, user and kernel"},
+func metrics() []record.Metric {
+	return []record.Metric{
+		{Key: experiment.CPU, Name: "CPU time per request", Unit: "ns", About: "of the server's processes, user and kernel"},
 		{Key: perMB, Name: "CPU time per megabyte", Unit: "ns", About: "of the server's processes, for each megabyte that was received"},
 		{Key: firstByte, Name: "time to the first byte", Unit: "ns", About: "from the start of the process to the first byte of the page; the program is in the page cache"},
 		{Key: memory, Name: "resident memory", Unit: "bytes", About: "at the end of the slot, or after all files were asked for, as the workload says"},
@@ -148,19 +145,19 @@ func metrics() []result.Metric {
 }
 
 // rows are all of them, in the order of the table.
-func (m *measurement) rows() []rows.Row {
-	all := []rows.Row{
+func (m *measurement) rows() []experiment.Row {
+	all := []experiment.Row{
 		{
 			Name: "page", About: "GET / (501 bytes), 50 connections, closed loop", Goal: 1, Headline: true,
 			Load: load.Config{Paths: []string{"/"}, Connections: 50, Threads: 1},
 		},
 		{
 			Name: "site", About: "GET of seven paths in turn (0.5 to 15 KB), 50 connections, closed loop", Goal: 1,
-			Load: load.Config{Paths: fileserver.SitePaths(), Connections: 50, Threads: 1},
+			Load: load.Config{Paths: experiment.SitePaths(), Connections: 50, Threads: 1},
 		},
 		{
 			Name: "large", About: fmt.Sprintf("a file of %d MiB, 4 connections, closed loop", m.large>>20), Goal: 1.1, Headline: true,
-			Load: load.Config{Paths: []string{fileserver.LargePath}, Connections: 4, Threads: 1},
+			Load: load.Config{Paths: []string{experiment.LargePath}, Connections: 4, Threads: 1},
 		},
 		{
 			Name: "first-byte", About: fmt.Sprintf("from the start of the process to the first byte of the page, with %d files: the median of %d starts", pages, starts),
@@ -175,7 +172,7 @@ func (m *measurement) rows() []rows.Row {
 		r := &all[i]
 		r.Ours, r.Arms, r.Quick, r.Connections = packed, []string{disk, packed}, true, r.Load.Connections
 		if r.Task == nil {
-			r.Figure, r.Metric, r.Arms = "CPU per request", rows.CPU, []string{disk, packed, nginx}
+			r.Figure, r.Metric, r.Arms = "CPU per request", experiment.CPU, []string{disk, packed, nginx}
 		}
 		if r.Name == "large" {
 			r.Figure, r.Metric, r.Arms = "CPU per MB", perMB, []string{nginx, packed, disk}
@@ -185,8 +182,8 @@ func (m *measurement) rows() []rows.Row {
 }
 
 // answer is about the rows that have a peer, and what the others found.
-func answer(res *result.Result, chosen []rows.Row) string {
-	text := rows.Answer(res, chosen)
+func answer(res *record.Result, chosen []experiment.Row) string {
+	text := experiment.Answer(res, chosen)
 	if at := experiment.MedianOf(res, packed, "first-byte", firstByte); at > 0 {
 		text += fmt.Sprintf("; the first byte comes %s after the start of the packed site", experiment.Duration(at))
 	}

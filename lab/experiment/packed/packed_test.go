@@ -9,9 +9,7 @@ import (
 	"testing"
 
 	"millrace/lab/experiment"
-	"millrace/lab/experiment/rows"
-	"millrace/lab/result"
-	"millrace/lab/trial"
+	"millrace/lab/record"
 )
 
 // TestRows: every row is complete and the plan holds, in quick runs as well.
@@ -30,9 +28,9 @@ func TestRows(t *testing.T) {
 			t.Errorf("%q: %v", r.Name, err)
 		}
 	}
-	arms := []trial.Arm{{Name: packed}, {Name: disk}, {Name: nginx}}
-	for _, mode := range []result.Mode{result.Quick, result.Full} {
-		p := rows.Schedule{Rounds: rounds, QuickRounds: 3, Slot: trial.MinSlot, QuickSlot: trial.MinSlot}.Plan(arms, all, metrics(), experiment.Env{Mode: mode})
+	arms := []experiment.Arm{{Name: packed}, {Name: disk}, {Name: nginx}}
+	for _, mode := range []record.Mode{record.Quick, record.Full} {
+		p := experiment.Schedule{Rounds: rounds, QuickRounds: 3, Slot: experiment.MinSlot, QuickSlot: experiment.MinSlot}.Plan(arms, all, metrics(), experiment.Env{Mode: mode})
 		if err := p.Check(); err != nil {
 			t.Error(err)
 		}
@@ -85,12 +83,12 @@ func TestAsk(t *testing.T) {
 
 func TestAnswer(t *testing.T) {
 	m := &measurement{large: 64 << 20}
-	res := &result.Result{Metrics: metrics()}
+	res := &record.Result{Metrics: metrics()}
 	sample := func(arm, workload, metric string, v float64) {
-		res.Samples = append(res.Samples, result.Sample{Arm: arm, Workload: workload, Values: map[string]float64{metric: v}})
+		res.Samples = append(res.Samples, record.Sample{Arm: arm, Workload: workload, Values: map[string]float64{metric: v}})
 	}
-	sample(packed, "page", rows.CPU, 98)
-	sample(disk, "page", rows.CPU, 100)
+	sample(packed, "page", experiment.CPU, 98)
+	sample(disk, "page", experiment.CPU, 100)
 	sample(packed, "large", perMB, 90)
 	sample(nginx, "large", perMB, 100)
 	sample(packed, "first-byte", firstByte, 30e6)

@@ -12,10 +12,8 @@ import (
 	"time"
 
 	"millrace/lab/experiment"
-	"millrace/lab/experiment/fileserver"
 	"millrace/lab/record"
 	"millrace/lab/subject"
-	"millrace/lab/trial"
 )
 
 // The metrics of the tasks.
@@ -42,22 +40,22 @@ func encodings() []string { return []string{"identity", "gzip", "br"} }
 var errAnswer = errors.New("no page")
 
 // startOften measures the time from a start to the first byte, some times.
-func (m *measurement) startOften(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) {
+func (m *measurement) startOften(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
 	var times []float64
 	for range starts {
 		took, err := m.startOnce(ctx, m.launches[slot.Arm])
 		if err != nil {
-			return trial.TaskResult{}, err
+			return experiment.TaskResult{}, err
 		}
 		times = append(times, float64(took))
 	}
-	return trial.TaskResult{Values: map[string]float64{firstByte: experiment.Median(times)}, Done: starts}, nil
+	return experiment.TaskResult{Values: map[string]float64{firstByte: experiment.Median(times)}, Done: starts}, nil
 }
 
 // startOnce starts a server, asks for the page until there is an answer, and ends
 // the server. It does not wait for the server by package subject, which looks
 // less often.
-func (m *measurement) startOnce(ctx context.Context, l fileserver.Launch) (took time.Duration, err error) {
+func (m *measurement) startOnce(ctx context.Context, l experiment.Launch) (took time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	address, err := subject.FreeAddress()
@@ -69,7 +67,7 @@ func (m *measurement) startOnce(ctx context.Context, l fileserver.Launch) (took 
 		return 0, fmt.Errorf("making a folder for the server: %w", err)
 	}
 	defer os.RemoveAll(dir)                                                                                       //nolint:errcheck // it is in the folder of the run, which is removed
-	cmd := exec.CommandContext(ctx, l.Exe, l.Args(fileserver.Place{Site: m.Site, Dir: dir, Address: address})...) //nolint:gosec // our own program
+	cmd := exec.CommandContext(ctx, l.Exe, l.Args(experiment.Place{Site: m.Site, Dir: dir, Address: address})...) //nolint:gosec // our own program
 	began := time.Now()
 	if err := cmd.Start(); err != nil {
 		return 0, fmt.Errorf("starting %s: %w", l.Exe, err)
@@ -122,8 +120,8 @@ func askOnce(ctx context.Context, address string) error {
 
 // askForAll asks a server that has done nothing before for every page in every
 // encoding, and reads what it holds then.
-func (m *measurement) askForAll(ctx context.Context, slot trial.TaskSlot) (result trial.TaskResult, err error) {
-	err = m.Alone(ctx, slot.Arm, func(in *trial.Instance, target *record.Target) error {
+func (m *measurement) askForAll(ctx context.Context, slot experiment.TaskSlot) (result experiment.TaskResult, err error) {
+	err = m.Alone(ctx, slot.Arm, func(in *experiment.Instance, target *record.Target) error {
 		files, accepted := pageFiles(), encodings()
 		client := &http.Client{
 			Timeout:   answerTimeout,
@@ -138,7 +136,7 @@ func (m *measurement) askForAll(ctx context.Context, slot trial.TaskSlot) (resul
 		}
 		held, err := target.Read()
 		// Of this server, not of the one that the slot is about.
-		result = trial.TaskResult{Values: map[string]float64{memory: float64(held.RSS)}, Done: uint64(len(files) * len(accepted))}
+		result = experiment.TaskResult{Values: map[string]float64{memory: float64(held.RSS)}, Done: uint64(len(files) * len(accepted))}
 		return err
 	})
 	return result, err

@@ -15,12 +15,9 @@ import (
 	"time"
 
 	"millrace/lab/experiment"
-	"millrace/lab/experiment/fileserver"
-	"millrace/lab/experiment/rows"
 	"millrace/lab/link"
 	"millrace/lab/load/client"
-	"millrace/lab/result"
-	"millrace/lab/trial"
+	"millrace/lab/record"
 )
 
 // The arms: the same server, and what it is asked over.
@@ -46,8 +43,8 @@ const (
 	compressing = 700 * time.Millisecond
 )
 
-func peers() []rows.Peer {
-	return []rows.Peer{{Arm: http1, Name: "HTTP/1.1"}, {Arm: http2, Name: "HTTP/2"}, {Arm: http3, Name: "HTTP/3"}}
+func peers() []experiment.Peer {
+	return []experiment.Peer{{Arm: http1, Name: "HTTP/1.1"}, {Arm: http2, Name: "HTTP/2"}, {Arm: http3, Name: "HTTP/3"}}
 }
 
 // The metrics of tasks.
@@ -56,9 +53,9 @@ const (
 	slow  = "slow_ns"
 )
 
-func metrics() []result.Metric {
-	return []result.Metric{
-		{Key: rows.CPU, Name: "CPU time", Unit: "ns", About: "of the server, for each request, view or download, user and kernel; what the kernel does when a packet arrives counts for whoever it interrupts, which over the link is the lab"},
+func metrics() []record.Metric {
+	return []record.Metric{
+		{Key: experiment.CPU, Name: "CPU time", Unit: "ns", About: "of the server, for each request, view or download, user and kernel; what the kernel does when a packet arrives counts for whoever it interrupts, which over the link is the lab"},
 		{Key: usual, Name: "time", Unit: "ns", About: "that the client waits for one: the median"},
 		{Key: slow, Name: "time of the slow ones", Unit: "ns", About: "that one in twenty takes at least"},
 	}
@@ -84,7 +81,7 @@ func Experiment() experiment.Experiment {
 // A measurement is one run of the experiment.
 type measurement struct {
 	*experiment.Stage
-	*fileserver.Servers
+	*experiment.Servers
 	divisor   int    // of how often each thing is done: more than 1 in a quick run
 	cert, key string // files
 	large     int64  // bytes of the large file
@@ -92,46 +89,46 @@ type measurement struct {
 	noLink    error // why there is none
 }
 
-func run(ctx context.Context, env experiment.Env, res *result.Result) (err error) {
+func run(ctx context.Context, env experiment.Env, res *record.Result) (err error) {
 	m := &measurement{
 		Stage:   experiment.NewStage(env, res),
-		Servers: &fileserver.Servers{Env: env, Site: filepath.Join(env.Work, "site")},
+		Servers: &experiment.Servers{Env: env, Site: filepath.Join(env.Work, "site")},
 		divisor: 1, large: large,
 	}
-	quick := env.Mode != result.Full
+	quick := env.Mode != record.Full
 	if quick {
 		m.divisor, m.large = 3, largeQuick
 	}
 	if m.link, m.noLink = link.Open(env.Seed); m.link != nil {
 		defer func() { err = errors.Join(err, m.link.Close()) }()
 	}
-	chosen, err := rows.Choose(m.rows(), env.Only, quick, m.Note)
+	chosen, err := experiment.Choose(m.rows(), env.Only, quick, m.Note)
 	if err != nil {
 		return err
 	}
-	if err := fileserver.Write(m.Site, slices.Concat(fileserver.Site(), fileserver.PageFiles())); err != nil {
+	if err := experiment.Write(m.Site, slices.Concat(experiment.Site(), experiment.PageFiles())); err != nil {
 		return err
 	}
-	if err := fileserver.WriteLarge(m.Site, m.large); err != nil {
+	if err := experiment.WriteLarge(m.Site, m.large); err != nil {
 		return err
 	}
-	if m.cert, m.key, err = fileserver.Certificate(env.Work); err != nil {
+	if m.cert, m.key, err = experiment.Certificate(env.Work); err != nil {
 		return err
 	}
 	m.Built()
-	schedule := rows.Schedule{Rounds: rounds, QuickRounds: 1, Slot: time.Second, QuickSlot: time.Second}
-	err = trial.RunPlan(ctx, schedule.Plan(m.arms(), chosen, metrics(), env), res, m.Part(0, 1, 0))
+	schedule := experiment.Schedule{Rounds: rounds, QuickRounds: 1, Slot: time.Second, QuickSlot: time.Second}
+	err = experiment.RunPlan(ctx, schedule.Plan(m.arms(), chosen, metrics(), env), res, m.Part(0, 1, 0))
 	m.conclude(res, chosen)
 	return err
 }
 
 // arms are the same server three times.
-func (m *measurement) arms() []trial.Arm {
-	var all []trial.Arm
+func (m *measurement) arms() []experiment.Arm {
+	var all []experiment.Arm
 	for _, p := range peers() {
 		a := m.Arm(p.Arm, "millrace serve with http3: true, no log; asked over "+p.Name, m.server())
 		if a.Start != nil {
-			a.Start = func(ctx context.Context) (*trial.Instance, error) { return m.start(ctx, p.Arm) }
+			a.Start = func(ctx context.Context) (*experiment.Instance, error) { return m.start(ctx, p.Arm) }
 		}
 		all = append(all, a)
 	}
@@ -140,10 +137,10 @@ func (m *measurement) arms() []trial.Arm {
 
 // server is millrace by the config that the experiment tls has for HTTP/3. In the
 // link's network it listens at all addresses, in the machine's at the loopback one.
-func (m *measurement) server() fileserver.Launch {
-	l := m.With(m.MillraceWith(func(p fileserver.Place) []string {
-		return []string{"serve", "--config", fileserver.ConfigFile(p), "--log", "off", "--admin", "off"}
-	}), fileserver.Config{Peer: "millrace", Template: "tls.yaml.tmpl", Fields: func(fileserver.Place) map[string]string {
+func (m *measurement) server() experiment.Launch {
+	l := m.With(m.MillraceWith(func(p experiment.Place) []string {
+		return []string{"serve", "--config", experiment.ConfigFile(p), "--log", "off", "--admin", "off"}
+	}), experiment.Config{Peer: "millrace", Template: "tls.yaml.tmpl", Fields: func(experiment.Place) map[string]string {
 		fields := map[string]string{"Cert": m.cert, "Key": m.key}
 		if m.link != nil {
 			fields["Host"] = "0.0.0.0"
@@ -151,12 +148,12 @@ func (m *measurement) server() fileserver.Launch {
 		return fields
 	}})
 	l.Socket = true // by which the lab sees from its own network that it listens
-	l.URLs = func(p fileserver.Place) map[string]string { return map[string]string{"": "https://" + p.Address + "/"} }
+	l.URLs = func(p experiment.Place) map[string]string { return map[string]string{"": "https://" + p.Address + "/"} }
 	return l
 }
 
 // start starts a server, and returns when it answers with the right page.
-func (m *measurement) start(ctx context.Context, arm string) (*trial.Instance, error) {
+func (m *measurement) start(ctx context.Context, arm string) (*experiment.Instance, error) {
 	m.set(link.Conditions{})
 	command := exec.Command
 	if m.link != nil {
@@ -184,7 +181,7 @@ func (m *measurement) start(ctx context.Context, arm string) (*trial.Instance, e
 // look compares the small page, and asks for all that the server may compress.
 func (m *measurement) look(ctx context.Context, arm, url string) error {
 	paths := []string{"/"}
-	for _, f := range fileserver.PageFiles() {
+	for _, f := range experiment.PageFiles() {
 		paths = append(paths, f.Path)
 	}
 	d, err := client.New(m.options(arm, url, places()[0], paths...))
@@ -198,23 +195,23 @@ func (m *measurement) look(ctx context.Context, arm, url string) error {
 	}
 	defer c.Close() //nolint:errcheck // likewise
 	var page strings.Builder
-	if _, err = c.Do(ctx, 0, &page); err == nil && page.String() != string(fileserver.Site()[0].Content()) {
-		err = fmt.Errorf("%w: %d bytes of another page", fileserver.ErrAnswer, page.Len())
+	if _, err = c.Do(ctx, 0, &page); err == nil && page.String() != string(experiment.Site()[0].Content()) {
+		err = fmt.Errorf("%w: %d bytes of another page", experiment.ErrAnswer, page.Len())
 	}
 	for i := 1; i < len(paths) && err == nil; i++ {
-		err = fileserver.Ask(ctx, c, i)
+		err = experiment.Ask(ctx, c, i)
 	}
 	return err
 }
 
 // conclude adds the table and the answer.
-func (m *measurement) conclude(res *result.Result, chosen []rows.Row) {
-	t := result.Table{
+func (m *measurement) conclude(res *record.Result, chosen []experiment.Row) {
+	t := record.Table{
 		Title: "The three protocols side by side", Lead: true,
 		About: "Medians of the rounds. " + m.where(),
 	}
-	res.Tables = append(res.Tables, rows.Side(t, res, chosen, []rows.Figure{
-		{Metric: rows.CPU, Name: "CPU time of the server"}, {Metric: usual, Name: "time, median"}, {Metric: slow, Name: "time, one in twenty takes longer"},
+	res.Tables = append(res.Tables, experiment.Side(t, res, chosen, []experiment.Figure{
+		{Metric: experiment.CPU, Name: "CPU time of the server"}, {Metric: usual, Name: "time, median"}, {Metric: slow, Name: "time, one in twenty takes longer"},
 	}, peers()))
 	if m.link != nil {
 		c := m.link.Counts()
@@ -225,11 +222,11 @@ func (m *measurement) conclude(res *result.Result, chosen []rows.Row) {
 	}
 	var parts []string
 	// Where none of the rows for the answer was measured, it is about all.
-	all := !slices.ContainsFunc(chosen, func(r rows.Row) bool { return r.Headline || r.Name == "small" })
+	all := !slices.ContainsFunc(chosen, func(r experiment.Row) bool { return r.Headline || r.Name == "small" })
 	for _, r := range chosen {
 		metric, what := usual, "takes"
 		if r.Name == "small" {
-			metric, what = rows.CPU, "costs the server"
+			metric, what = experiment.CPU, "costs the server"
 		} else if !r.Headline && !all {
 			continue
 		}

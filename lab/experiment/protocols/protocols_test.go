@@ -17,12 +17,8 @@ import (
 	quichttp "github.com/quic-go/quic-go/http3"
 
 	"millrace/lab/experiment"
-	"millrace/lab/experiment/fileserver"
-	"millrace/lab/experiment/rows"
 	"millrace/lab/link"
 	"millrace/lab/record"
-	"millrace/lab/result"
-	"millrace/lab/trial"
 )
 
 // TestRows: every row is complete, the plan holds, and without a link those on the
@@ -34,17 +30,17 @@ func TestRows(t *testing.T) {
 			t.Errorf("%q is incomplete", r.Name)
 		}
 	}
-	var arms []trial.Arm
+	var arms []experiment.Arm
 	for _, p := range peers() {
-		arms = append(arms, trial.Arm{Name: p.Arm})
+		arms = append(arms, experiment.Arm{Name: p.Arm})
 	}
-	plan := rows.Schedule{Rounds: rounds, Slot: time.Second}.Plan(arms, m.rows(), metrics(), experiment.Env{Mode: result.Full})
+	plan := experiment.Schedule{Rounds: rounds, Slot: time.Second}.Plan(arms, m.rows(), metrics(), experiment.Env{Mode: record.Full})
 	if err := plan.Check(); err != nil {
 		t.Error(err)
 	}
 	m.noLink = link.ErrUnsupported
 	var notes []string
-	chosen, err := rows.Choose(m.rows(), nil, true, func(format string, _ ...any) { notes = append(notes, format) })
+	chosen, err := experiment.Choose(m.rows(), nil, true, func(format string, _ ...any) { notes = append(notes, format) })
 	if err != nil || len(chosen) != len(m.kinds()) || len(notes) != 1 {
 		t.Errorf("without a link: %d rows, notes %q, %v", len(chosen), notes, err)
 	}
@@ -54,8 +50,8 @@ func TestRows(t *testing.T) {
 // what the experiment asks for; missing names a path that it does not have.
 func server(t *testing.T, m *measurement, missing *string) (url string) {
 	t.Helper()
-	files := map[string][]byte{fileserver.LargePath: make([]byte, m.large)}
-	for _, f := range slices.Concat(fileserver.Site(), fileserver.PageFiles()) {
+	files := map[string][]byte{experiment.LargePath: make([]byte, m.large)}
+	for _, f := range slices.Concat(experiment.Site(), experiment.PageFiles()) {
 		files[f.Path] = f.Content()
 	}
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -119,7 +115,7 @@ func TestVisits(t *testing.T) {
 	}
 	defer target.Close()
 	for _, arm := range []string{http1, http2, http3} {
-		slot := trial.TaskSlot{Arm: arm, URL: at, Target: target, Window: func(bool) {}}
+		slot := experiment.TaskSlot{Arm: arm, URL: at, Target: target, Window: func(bool) {}}
 		if err := m.look(t.Context(), arm, at); err != nil {
 			t.Errorf("%s: %v", arm, err)
 		}
@@ -134,26 +130,26 @@ func TestVisits(t *testing.T) {
 				}
 			}
 		}
-		missing = fileserver.PageFiles()[7].Path
-		if _, err := m.page(t.Context(), slot, where[0]); !errors.Is(err, fileserver.ErrAnswer) {
+		missing = experiment.PageFiles()[7].Path
+		if _, err := m.page(t.Context(), slot, where[0]); !errors.Is(err, experiment.ErrAnswer) {
 			t.Errorf("%s, without an asset: %v", arm, err)
 		}
 		missing = ""
 	}
 	m.large++
-	if _, err := m.download(context.Background(), trial.TaskSlot{Arm: http3, URL: at, Window: func(bool) {}}, where[0]); !errors.Is(err, fileserver.ErrAnswer) {
+	if _, err := m.download(context.Background(), experiment.TaskSlot{Arm: http3, URL: at, Window: func(bool) {}}, where[0]); !errors.Is(err, experiment.ErrAnswer) {
 		t.Errorf("a file that is too short: %v", err)
 	}
 }
 
 // The answer names what was measured, and the table all rows.
 func TestConclude(t *testing.T) {
-	res := &result.Result{Metrics: metrics()}
+	res := &record.Result{Metrics: metrics()}
 	m := &measurement{Stage: experiment.NewStage(experiment.Env{}, res)}
 	all := m.rows()
 	for i, p := range peers() {
 		for _, r := range all {
-			res.Samples = append(res.Samples, result.Sample{Arm: p.Arm, Workload: r.Name, Values: map[string]float64{rows.CPU: float64(i+1) * 1000, usual: float64(i+1) * 1e6, slow: float64(i+1) * 2e6}})
+			res.Samples = append(res.Samples, record.Sample{Arm: p.Arm, Workload: r.Name, Values: map[string]float64{experiment.CPU: float64(i+1) * 1000, usual: float64(i+1) * 1e6, slow: float64(i+1) * 2e6}})
 		}
 	}
 	m.conclude(res, all)

@@ -11,12 +11,9 @@ import (
 	"time"
 
 	"millrace/lab/experiment"
-	"millrace/lab/experiment/fileserver"
-	"millrace/lab/experiment/rows"
 	"millrace/lab/link"
 	"millrace/lab/load/client"
 	"millrace/lab/stats"
-	"millrace/lab/trial"
 )
 
 const (
@@ -45,26 +42,26 @@ func places() []place {
 // A kind is what is asked for.
 type kind struct {
 	name, figure, about string
-	task                func(m *measurement, ctx context.Context, slot trial.TaskSlot, p place) (trial.TaskResult, error)
+	task                func(m *measurement, ctx context.Context, slot experiment.TaskSlot, p place) (experiment.TaskResult, error)
 }
 
 func (m *measurement) kinds() []kind {
 	return []kind{
 		{"small", "per request", "GET / (501 bytes) again and again on open connections", (*measurement).small},
-		{"page", "per view", fmt.Sprintf("a new visitor, with the handshake: a page of 8 KB, then its %d assets (0.6 to 34 KB) at once over one connection, or one after the other over six of HTTP/1.1", fileserver.Assets), (*measurement).page},
+		{"page", "per view", fmt.Sprintf("a new visitor, with the handshake: a page of 8 KB, then its %d assets (0.6 to 34 KB) at once over one connection, or one after the other over six of HTTP/1.1", experiment.Assets), (*measurement).page},
 		{"large", "per download", fmt.Sprintf("a file of %d MiB on a new connection", m.large>>20), (*measurement).download},
 	}
 }
 
 // rows are all of them, in the order of the table.
-func (m *measurement) rows() []rows.Row {
-	var all []rows.Row
+func (m *measurement) rows() []experiment.Row {
+	var all []experiment.Row
 	for _, k := range m.kinds() {
 		for _, p := range places() {
-			r := rows.Row{
-				Name: k.name + p.suffix, About: k.about + ", " + p.about, Figure: k.figure, Metric: rows.CPU,
+			r := experiment.Row{
+				Name: k.name + p.suffix, About: k.about + ", " + p.about, Figure: k.figure, Metric: experiment.CPU,
 				Ours: http3, Arms: []string{http1, http2, http3}, Quick: true, Headline: k.name == "page" && p.far,
-				Task: func(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) {
+				Task: func(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
 					return k.task(m, ctx, slot, p)
 				},
 			}
@@ -80,11 +77,11 @@ func (m *measurement) rows() []rows.Row {
 // options are those of a client of a server at a place.
 func (m *measurement) options(protocol, at string, p place, paths ...string) client.Options {
 	o := client.Options{
-		Protocol: protocol, URL: at, Paths: paths, Header: fileserver.Chromium(), Insecure: true,
+		Protocol: protocol, URL: at, Paths: paths, Header: experiment.Chromium(), Insecure: true,
 		Timeout: answerTimeout,
 	}
 	if protocol != http1 {
-		o.Streams = fileserver.Assets
+		o.Streams = experiment.Assets
 	}
 	if m.link != nil {
 		o.Within = m.link.Within
@@ -113,9 +110,9 @@ func (t *times) take(do func() error) error {
 	return err
 }
 
-func (t *times) result() trial.TaskResult {
+func (t *times) result() experiment.TaskResult {
 	const twentieth = 0.95
-	return trial.TaskResult{
+	return experiment.TaskResult{
 		Done:   uint64(len(t.all)),
 		Values: map[string]float64{usual: stats.Median(t.all), slow: stats.Quantile(t.all, twentieth)},
 	}
@@ -125,20 +122,20 @@ func (t *times) result() trial.TaskResult {
 func (m *measurement) amount(n int) int { return max(1, n/m.divisor) }
 
 // small asks for the small page on open connections.
-func (m *measurement) small(ctx context.Context, slot trial.TaskSlot, p place) (trial.TaskResult, error) {
+func (m *measurement) small(ctx context.Context, slot experiment.TaskSlot, p place) (experiment.TaskResult, error) {
 	visitors, times := 8, m.amount(1500)
 	if p.far {
 		visitors, times = 32, m.amount(150)
 	}
 	return m.gather(ctx, slot, p, burst{visitors, times, []string{"/"}, func(_ client.Dialer, open client.Conn) error {
-		return fileserver.Ask(ctx, open, 0)
+		return experiment.Ask(ctx, open, 0)
 	}})
 }
 
 // page has visitors that come, look at the page and go.
-func (m *measurement) page(ctx context.Context, slot trial.TaskSlot, p place) (trial.TaskResult, error) {
+func (m *measurement) page(ctx context.Context, slot experiment.TaskSlot, p place) (experiment.TaskResult, error) {
 	var paths []string
-	for _, f := range fileserver.PageFiles() {
+	for _, f := range experiment.PageFiles() {
 		paths = append(paths, f.Path)
 	}
 	visitors, times := 4, m.amount(30)
@@ -154,14 +151,14 @@ func (m *measurement) page(ctx context.Context, slot trial.TaskSlot, p place) (t
 		if slot.Arm == http1 {
 			return viewHTTP1(ctx, d, c)
 		}
-		return fileserver.View(ctx, c)
+		return experiment.View(ctx, c)
 	}})
 }
 
 // viewHTTP1 looks at the page as a browser does over HTTP/1.1: when the HTML has come
 // it opens more connections, and each asks for one asset after the other.
 func viewHTTP1(ctx context.Context, d client.Dialer, first client.Conn) error {
-	if err := fileserver.Ask(ctx, first, 0); err != nil {
+	if err := experiment.Ask(ctx, first, 0); err != nil {
 		return err
 	}
 	var asked atomic.Int64
@@ -175,8 +172,8 @@ func viewHTTP1(ctx context.Context, d client.Dialer, first client.Conn) error {
 			defer more.Close() //nolint:errcheck // what it has to say no longer matters
 			c = more
 		}
-		for path := asked.Add(1); path <= fileserver.Assets; path = asked.Add(1) {
-			if err := fileserver.Ask(ctx, c, int(path)); err != nil {
+		for path := asked.Add(1); path <= experiment.Assets; path = asked.Add(1) {
+			if err := experiment.Ask(ctx, c, int(path)); err != nil {
 				return err
 			}
 		}
@@ -185,12 +182,12 @@ func viewHTTP1(ctx context.Context, d client.Dialer, first client.Conn) error {
 }
 
 // download has one visitor that downloads the large file.
-func (m *measurement) download(ctx context.Context, slot trial.TaskSlot, p place) (trial.TaskResult, error) {
+func (m *measurement) download(ctx context.Context, slot experiment.TaskSlot, p place) (experiment.TaskResult, error) {
 	downloads := 1
 	if !p.far {
 		downloads = m.amount(6)
 	}
-	return m.gather(ctx, slot, p, burst{1, downloads, []string{fileserver.LargePath}, func(d client.Dialer, _ client.Conn) error {
+	return m.gather(ctx, slot, p, burst{1, downloads, []string{experiment.LargePath}, func(d client.Dialer, _ client.Conn) error {
 		c, err := d.Dial(ctx)
 		if err != nil {
 			return err
@@ -198,7 +195,7 @@ func (m *measurement) download(ctx context.Context, slot trial.TaskSlot, p place
 		defer c.Close() //nolint:errcheck // what it has to say no longer matters
 		a, err := c.Do(ctx, 0, nil)
 		if err == nil && (a.Status != http.StatusOK || a.Body != m.large) {
-			err = fmt.Errorf("%w: status %d, %d bytes of %d", fileserver.ErrAnswer, a.Status, a.Body, m.large)
+			err = fmt.Errorf("%w: status %d, %d bytes of %d", experiment.ErrAnswer, a.Status, a.Body, m.large)
 		}
 		return err
 	}})
@@ -214,10 +211,10 @@ type burst struct {
 
 // gather has a burst do it. Each visitor does it once before it counts, and before
 // the link loses anything; but for downloads, whose time would be doubled.
-func (m *measurement) gather(ctx context.Context, slot trial.TaskSlot, p place, c burst) (trial.TaskResult, error) {
+func (m *measurement) gather(ctx context.Context, slot experiment.TaskSlot, p place, c burst) (experiment.TaskResult, error) {
 	d, err := client.New(m.options(slot.Arm, slot.URL, p, c.paths...))
 	if err != nil {
-		return trial.TaskResult{}, err
+		return experiment.TaskResult{}, err
 	}
 	defer d.Close() //nolint:errcheck // what it has to say no longer matters
 	conns := make([]client.Conn, c.visitors)
@@ -225,13 +222,13 @@ func (m *measurement) gather(ctx context.Context, slot trial.TaskSlot, p place, 
 	m.set(link.Conditions{})
 	err = experiment.Each(c.visitors, c.visitors, func(i int) (err error) {
 		conns[i], err = d.Dial(ctx)
-		if err == nil && c.paths[0] != fileserver.LargePath {
+		if err == nil && c.paths[0] != experiment.LargePath {
 			err = c.do(d, conns[i])
 		}
 		return err
 	})
 	if err != nil {
-		return trial.TaskResult{}, err
+		return experiment.TaskResult{}, err
 	}
 	m.set(p.conditions)
 	var took times

@@ -7,23 +7,22 @@ import (
 	"os"
 	"path/filepath"
 
-	"millrace/lab/experiment/fileserver"
+	"millrace/lab/experiment"
 	"millrace/lab/subject"
-	"millrace/lab/trial"
 )
 
 // The arms.
 const (
 	nginx    = "nginx"
 	haproxy  = "haproxy"
-	caddy    = fileserver.CaddySubject
+	caddy    = experiment.CaddySubject
 	millrace = "millrace"
 	// gws and sockets answer WebSockets themselves.
 	gws     = "gws"
 	sockets = "millrace-ws"
 )
 
-// The programs of bench/subjects that the proxies forward to. The echo is the arm gws as
+// The programs of lab/bench/subjects that the proxies forward to. The echo is the arm gws as
 // well.
 const (
 	appSubject  = "upstream"
@@ -43,12 +42,12 @@ const secure = "secure"
 func proxies() []string { return []string{nginx, haproxy, caddy, millrace} }
 
 // arms are all, the baseline first.
-func (m *measurement) arms(ctx context.Context) []trial.Arm {
-	direct := m.MillraceWith(func(p fileserver.Place) []string {
+func (m *measurement) arms(ctx context.Context) []experiment.Arm {
+	direct := m.MillraceWith(func(p experiment.Place) []string {
 		return []string{"ws", "--listen", p.Address, "--log", "off", "--admin", "off"}
 	})
-	peer := m.Subject(echoSubject, "github.com/lxzan/gws", func(p fileserver.Place) []string { return echoArgs(p.Address) })
-	return []trial.Arm{
+	peer := m.Subject(echoSubject, "github.com/lxzan/gws", func(p experiment.Place) []string { return echoArgs(p.Address) })
+	return []experiment.Arm{
 		m.Arm(nginx, "two workers, connections to the upstream kept, no log", m.urls(m.nginx(ctx))),
 		m.Arm(haproxy, "two threads, connections to the upstream kept, no log", m.urls(m.haproxy(ctx))),
 		m.Arm(caddy, "Caddy's reverse_proxy with connections kept, built from its Go module", m.urls(m.caddy())),
@@ -59,24 +58,24 @@ func (m *measurement) arms(ctx context.Context) []trial.Arm {
 }
 
 // urls says that a server listens for HTTPS at its second address.
-func (m *measurement) urls(l fileserver.Launch) fileserver.Launch {
-	l.URLs = func(p fileserver.Place) map[string]string {
+func (m *measurement) urls(l experiment.Launch) experiment.Launch {
+	l.URLs = func(p experiment.Place) map[string]string {
 		return map[string]string{secure: "https://" + p.Second + "/"}
 	}
 	return l
 }
 
 // fields are those of every proxy's template.
-func (m *measurement) fields(fileserver.Place) map[string]string {
+func (m *measurement) fields(experiment.Place) map[string]string {
 	return m.withPHP(map[string]string{"Upstream": m.app, "Echo": m.echo, "Cert": m.cert, "Key": m.key})
 }
 
-func (m *measurement) config(peer, template string) fileserver.Config {
-	return fileserver.Config{Peer: peer, Template: template, Fields: m.fields}
+func (m *measurement) config(peer, template string) experiment.Config {
+	return experiment.Config{Peer: peer, Template: template, Fields: m.fields}
 }
 
-func (m *measurement) nginx(ctx context.Context) fileserver.Launch {
-	l := m.NginxWith(ctx, "proxy.conf.tmpl", func(p fileserver.Place) map[string]string {
+func (m *measurement) nginx(ctx context.Context) experiment.Launch {
+	l := m.NginxWith(ctx, "proxy.conf.tmpl", func(p experiment.Place) map[string]string {
 		fields := m.fields(p)
 		fields["Address"], fields["Second"], fields["Memory"] = p.Address, p.Second, p.Memory
 		return fields
@@ -86,17 +85,17 @@ func (m *measurement) nginx(ctx context.Context) fileserver.Launch {
 }
 
 // haproxy is Debian's, with its config.
-func (m *measurement) haproxy(ctx context.Context) fileserver.Launch {
+func (m *measurement) haproxy(ctx context.Context) experiment.Launch {
 	exe, err := subject.Look("haproxy", "haproxy")
 	if err != nil {
-		return fileserver.Launch{Missing: err}
+		return experiment.Launch{Missing: err}
 	}
-	l := m.With(fileserver.Launch{
+	l := m.With(experiment.Launch{
 		Exe: exe, Version: subject.Version(ctx, exe, "-v"),
-		Args: func(p fileserver.Place) []string { return []string{"-db", "-f", fileserver.ConfigFile(p)} },
+		Args: func(p experiment.Place) []string { return []string{"-db", "-f", experiment.ConfigFile(p)} },
 	}, m.config(haproxy, "proxy.cfg.tmpl"))
 	write := l.Prepare
-	l.Prepare = func(p fileserver.Place) error {
+	l.Prepare = func(p experiment.Place) error {
 		if err := m.both(filepath.Join(p.Dir, "both.pem")); err != nil {
 			return err
 		}
@@ -118,10 +117,10 @@ func (m *measurement) both(name string) error {
 	return nil
 }
 
-// caddy is built from bench/subjects/caddy.
-func (m *measurement) caddy() fileserver.Launch {
+// caddy is built from lab/bench/subjects/caddy.
+func (m *measurement) caddy() experiment.Launch {
 	if m.quick {
-		return fileserver.Launch{Missing: errQuick}
+		return experiment.Launch{Missing: errQuick}
 	}
 	return m.Caddy(m.config(caddy, "proxy.Caddyfile.tmpl"))
 }
@@ -129,8 +128,8 @@ func (m *measurement) caddy() fileserver.Launch {
 // errQuick is why a peer is not measured in a quick run.
 var errQuick = errors.New("a quick run has no time for it")
 
-func (m *measurement) millrace() fileserver.Launch {
-	return m.With(m.MillraceWith(func(p fileserver.Place) []string {
-		return []string{"serve", "--config", fileserver.ConfigFile(p)}
+func (m *measurement) millrace() experiment.Launch {
+	return m.With(m.MillraceWith(func(p experiment.Place) []string {
+		return []string{"serve", "--config", experiment.ConfigFile(p)}
 	}), m.config(millrace, "proxy.yaml.tmpl"))
 }

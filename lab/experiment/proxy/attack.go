@@ -9,13 +9,9 @@ import (
 	"time"
 
 	"millrace/lab/experiment"
-	"millrace/lab/experiment/rows"
 	"millrace/lab/load"
-	"millrace/lab/load/abuse"
 	"millrace/lab/load/client"
 	"millrace/lab/record"
-	"millrace/lab/result"
-	"millrace/lab/trial"
 )
 
 // The metrics of the good client and its server under an attack.
@@ -29,8 +25,8 @@ const (
 	ended      = "attackers_ended"
 )
 
-func attackMetrics() []result.Metric {
-	return []result.Metric{
+func attackMetrics() []record.Metric {
+	return []record.Metric{
 		{Key: goodFailed, Name: "failures of the good client", About: "requests without the right answer, or without any within 10 s"},
 		{Key: goodIdle, Name: "99th percentile of the good client before the attack", Unit: "ns"},
 		{Key: goodP99, Name: "99th percentile of the good client under attack", Unit: "ns", About: "from the moment when a request is due, with its connection, to the end of its answer"},
@@ -58,26 +54,26 @@ const (
 type attack struct {
 	name, about string
 	path        string
-	abuse.Config
+	client.Config
 }
 
-func (m *measurement) attacks() []rows.Row {
-	uploads := abuse.Config{Kind: abuse.Uploads, Connections: 500, Length: 8192, Piece: 10, Every: 5 * time.Second}
-	readers := abuse.Config{Kind: abuse.Readers, Connections: 300, Piece: 1 << 10, Every: time.Second}
-	streams := abuse.Config{Kind: abuse.Streams, Connections: 3, Streams: 100, Length: 8192, Piece: 10, Every: 5 * time.Second}
-	var all []rows.Row
+func (m *measurement) attacks() []experiment.Row {
+	uploads := client.Config{Kind: client.Uploads, Connections: 500, Length: 8192, Piece: 10, Every: 5 * time.Second}
+	readers := client.Config{Kind: client.Readers, Connections: 300, Piece: 1 << 10, Every: time.Second}
+	streams := client.Config{Kind: client.Streams, Connections: 3, Streams: 100, Length: 8192, Piece: 10, Every: 5 * time.Second}
+	var all []experiment.Row
 	for _, a := range []attack{
 		{"attack-uploads", "500 slow POSTs: 8 KiB are promised and 10 bytes come every 5 s (slowhttptest -c 500 -B -i 5 -s 8192 -t POST -x 10)", upload, uploads},
 		{"attack-readers", "300 clients that ask for 20 MB and take 1 KiB a second", "/20000000", readers},
 		{"attack-streams", "three HTTP/2 connections with 100 POST requests each that do not end", upload, streams},
 	} {
 		a.Again = time.Second
-		all = append(all, rows.Row{
+		all = append(all, experiment.Row{
 			Name: a.name, Figure: "99th percentile of the good client", Metric: goodP99, Ours: millrace, Arms: proxies(),
 			// After everything else: it is on servers of their own.
 			Connections: many + 1, Quick: true,
 			About: a.about + fmt.Sprintf(", beside a client that asks for 501 bytes every %v, each time on a new connection", every),
-			Task: func(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) {
+			Task: func(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
 				return m.besiege(ctx, slot, a)
 			},
 		})
@@ -86,14 +82,14 @@ func (m *measurement) attacks() []rows.Row {
 }
 
 // besiege measures an attack on a server of its own.
-func (m *measurement) besiege(ctx context.Context, slot trial.TaskSlot, a attack) (got trial.TaskResult, err error) {
+func (m *measurement) besiege(ctx context.Context, slot experiment.TaskSlot, a attack) (got experiment.TaskResult, err error) {
 	idle, attacked := 3*time.Second, 6*time.Second
 	if m.quick {
 		idle, attacked = 2*time.Second, 4*time.Second
 	}
-	err = m.Alone(ctx, slot.Arm, func(in *trial.Instance, target *record.Target) error {
+	err = m.Alone(ctx, slot.Arm, func(in *experiment.Instance, target *record.Target) error {
 		a.URL = strings.TrimSuffix(in.URL[""], "/") + a.path
-		if a.Kind == abuse.Streams {
+		if a.Kind == client.Streams {
 			a.URL = strings.TrimSuffix(in.URL[secure], "/") + a.path
 		}
 		var first error
@@ -107,7 +103,7 @@ func (m *measurement) besiege(ctx context.Context, slot trial.TaskSlot, a attack
 
 // watch looks at a good client before and during an attack. first is why it failed
 // during that, if it did.
-func (a attack) watch(ctx context.Context, url string, target *record.Target, idle, attacked time.Duration) (got trial.TaskResult, first, err error) {
+func (a attack) watch(ctx context.Context, url string, target *record.Target, idle, attacked time.Duration) (got experiment.TaskResult, first, err error) {
 	g, err := newGood(url)
 	if err != nil {
 		return got, nil, err
@@ -121,7 +117,7 @@ func (a attack) watch(ctx context.Context, url string, target *record.Target, id
 	if err != nil {
 		return got, nil, err
 	}
-	siege, err := abuse.Begin(a.Config)
+	siege, err := client.Begin(a.Config)
 	if err != nil {
 		return got, nil, err
 	}
@@ -139,10 +135,10 @@ func (a attack) watch(ctx context.Context, url string, target *record.Target, id
 	}
 	most := slices.MaxFunc(readings, func(a, b record.Reading) int { return int(a.RSS) - int(b.RSS) })
 	used := readings[len(readings)-1].CPU - calm.CPU
-	return trial.TaskResult{Done: during.asked, Values: map[string]float64{
+	return experiment.TaskResult{Done: during.asked, Values: map[string]float64{
 		goodFailed: float64(during.failed), goodIdle: float64(before.times.Quantile(0.99)), goodP99: float64(during.times.Quantile(0.99)),
 		idleRSS: float64(calm.RSS), mostRSS: float64(most.RSS), held: float64(counts.Held), ended: float64(counts.Ended + counts.Refused),
-		rows.CPU:              float64(used) / float64(during.asked), // of this server, not of the one that the slot is about
+		experiment.CPU:        float64(used) / float64(during.asked), // of this server, not of the one that the slot is about
 		"requests_per_second": float64(during.asked-during.failed) / attacked.Seconds(),
 	}}, during.first, nil
 }

@@ -11,8 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/lab/experiment/fileserver"
-	"millrace/lab/experiment/rows"
+	"millrace/lab/experiment"
 	"millrace/lab/load"
 	"millrace/lab/subject"
 )
@@ -34,15 +33,15 @@ const phpPath = "/php/bytes.php"
 
 // phpRows are those of a script that php-fpm runs, in one pool for both servers,
 // whose CPU time is not counted.
-func (m *measurement) phpRows() []rows.Row {
-	var all []rows.Row
+func (m *measurement) phpRows() []experiment.Row {
+	var all []experiment.Row
 	for _, what := range []struct {
 		cfg load.Config
-		row rows.Row
+		row experiment.Row
 	}{
-		{load.Config{Paths: []string{phpPath + "?501"}}, rows.Row{Name: "php", About: "GET of 501 bytes from a PHP script", Goal: 1.2, Headline: true, Quick: true}},
-		{load.Config{Paths: []string{phpPath + "?32768"}}, rows.Row{Name: "php-32k", About: "GET of 32 KiB from a PHP script", Goal: 1.2}},
-		{load.Config{Paths: []string{phpPath}, Body: bytes.Repeat([]byte("x"), 1<<10)}, rows.Row{Name: "php-post", About: "POST of 1 KiB to a PHP script", Goal: 1.2}},
+		{load.Config{Paths: []string{phpPath + "?501"}}, experiment.Row{Name: "php", About: "GET of 501 bytes from a PHP script", Goal: 1.2, Headline: true, Quick: true}},
+		{load.Config{Paths: []string{phpPath + "?32768"}}, experiment.Row{Name: "php-32k", About: "GET of 32 KiB from a PHP script", Goal: 1.2}},
+		{load.Config{Paths: []string{phpPath}, Body: bytes.Repeat([]byte("x"), 1<<10)}, experiment.Row{Name: "php-post", About: "POST of 1 KiB to a PHP script", Goal: 1.2}},
 	} {
 		what.row.Arms, what.row.Missing = []string{nginx, millrace}, m.fpmMissing
 		all = append(all, plain(few, what.cfg, what.row))
@@ -67,8 +66,8 @@ func lookFPM() (string, error) {
 }
 
 // startFPM starts php-fpm, if a row needs it.
-func (m *measurement) startFPM(ctx context.Context, chosen []rows.Row) (stop func(), err error) {
-	if !slices.ContainsFunc(chosen, func(r rows.Row) bool { return strings.HasPrefix(r.Name, "php") }) {
+func (m *measurement) startFPM(ctx context.Context, chosen []experiment.Row) (stop func(), err error) {
+	if !slices.ContainsFunc(chosen, func(r experiment.Row) bool { return strings.HasPrefix(r.Name, "php") }) {
 		return func() {}, nil
 	}
 	dir := filepath.Join(m.Env.Work, "php-fpm")
@@ -80,11 +79,11 @@ func (m *measurement) startFPM(ctx context.Context, chosen []rows.Row) (stop fun
 		return nil, fmt.Errorf("writing the script: %w", err)
 	}
 	m.fpm = filepath.Join(dir, "fpm.sock")
-	place := fileserver.Place{Dir: dir, Address: "127.0.0.1:1", Second: "127.0.0.1:1"} // which it does not use
-	if err := m.WriteConfig(place, fileserver.Config{Peer: "php-fpm", Template: "fpm.conf.tmpl", Fields: m.fields}); err != nil {
+	place := experiment.Place{Dir: dir, Address: "127.0.0.1:1", Second: "127.0.0.1:1"} // which it does not use
+	if err := m.WriteConfig(place, experiment.Config{Peer: "php-fpm", Template: "fpm.conf.tmpl", Fields: m.fields}); err != nil {
 		return nil, err
 	}
-	args := []string{"--nodaemonize", "--no-php-ini", "--fpm-config", fileserver.ConfigFile(place)}
+	args := []string{"--nodaemonize", "--no-php-ini", "--fpm-config", experiment.ConfigFile(place)}
 	if os.Geteuid() == 0 {
 		args = append(args, "--allow-to-run-as-root")
 	}

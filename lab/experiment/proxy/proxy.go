@@ -12,12 +12,8 @@ import (
 	"time"
 
 	"millrace/lab/experiment"
-	"millrace/lab/experiment/fileserver"
-	"millrace/lab/experiment/h2load"
-	"millrace/lab/experiment/rows"
-	"millrace/lab/result"
+	"millrace/lab/record"
 	"millrace/lab/subject"
-	"millrace/lab/trial"
 )
 
 // rounds are how many times each arm is started anew and given each row.
@@ -42,22 +38,22 @@ func Experiment() experiment.Experiment {
 }
 
 // schedule says how long it is measured; a quick run is enough to see that it works.
-func schedule() rows.Schedule {
-	return rows.Schedule{
+func schedule() experiment.Schedule {
+	return experiment.Schedule{
 		Rounds: rounds, QuickRounds: 2, Slot: time.Second, QuickSlot: 400 * time.Millisecond, Warmup: 200 * time.Millisecond,
 		Slow: []string{haproxy, caddy},
 	}
 }
 
 // peers are the columns of the tables.
-func peers() []rows.Peer {
-	return []rows.Peer{{Arm: nginx, Name: "nginx"}, {Arm: haproxy, Name: "HAProxy"}, {Arm: caddy, Name: "Caddy"}, {Arm: gws, Name: "gws"}}
+func peers() []experiment.Peer {
+	return []experiment.Peer{{Arm: nginx, Name: "nginx"}, {Arm: haproxy, Name: "HAProxy"}, {Arm: caddy, Name: "Caddy"}, {Arm: gws, Name: "gws"}}
 }
 
 // A measurement is one run of the experiment.
 type measurement struct {
 	*experiment.Stage
-	*fileserver.Servers
+	*experiment.Servers
 	quick     bool
 	cert, key string // files
 	app, echo string // host:port of what the proxies are in front of
@@ -68,19 +64,19 @@ type measurement struct {
 	fpmMissing           error
 }
 
-func run(ctx context.Context, env experiment.Env, res *result.Result) (err error) {
+func run(ctx context.Context, env experiment.Env, res *record.Result) (err error) {
 	m := &measurement{
 		Stage:   experiment.NewStage(env, res),
-		Servers: &fileserver.Servers{Env: env},
-		quick:   env.Mode != result.Full,
+		Servers: &experiment.Servers{Env: env},
+		quick:   env.Mode != record.Full,
 	}
-	m.h2load, m.missing = h2load.Look()
+	m.h2load, m.missing = experiment.Look()
 	m.fpmExe, m.fpmMissing = lookFPM()
-	chosen, err := rows.Choose(m.rows(), env.Only, m.quick, m.Note)
+	chosen, err := experiment.Choose(m.rows(), env.Only, m.quick, m.Note)
 	if err != nil {
 		return err
 	}
-	if m.cert, m.key, err = fileserver.Certificate(env.Work); err != nil {
+	if m.cert, m.key, err = experiment.Certificate(env.Work); err != nil {
 		return err
 	}
 	programs := []experiment.Program{{Name: appSubject}, {Name: echoSubject}}
@@ -102,9 +98,9 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) (err error
 	}
 	defer stopFPM()
 	plan := schedule().Plan(m.arms(ctx), chosen, metrics(), env)
-	err = trial.RunPlan(ctx, plan, res, m.Part(0, 1, 0))
+	err = experiment.RunPlan(ctx, plan, res, m.Part(0, 1, 0))
 	timed, attacks := split(chosen)
-	res.Tables = append(res.Tables, rows.Tables(res, timed, peers())...)
+	res.Tables = append(res.Tables, experiment.Tables(res, timed, peers())...)
 	res.Tables = append(res.Tables, attackTable(res, attacks), sideTable(res, timed))
 	res.Answer = answer(res, timed, attacks)
 	return err
@@ -143,8 +139,8 @@ func (m *measurement) startUpstream(ctx context.Context, name string, args func(
 }
 
 // answer is about the rows that count most, and about the attacks.
-func answer(res *result.Result, timed, attacks []rows.Row) string {
-	parts := []string{rows.Answer(res, timed)}
+func answer(res *record.Result, timed, attacks []experiment.Row) string {
+	parts := []string{experiment.Answer(res, timed)}
 	if held := attacksHeld(res, attacks); held != "" {
 		parts = append(parts, held)
 	}

@@ -18,20 +18,15 @@ import (
 	"github.com/gobwas/ws/wsutil"
 
 	"millrace/lab/experiment"
-	"millrace/lab/experiment/fileserver"
-	"millrace/lab/experiment/h2load"
-	"millrace/lab/experiment/rows"
-	"millrace/lab/load/abuse"
+	"millrace/lab/load/client"
 	"millrace/lab/record"
-	"millrace/lab/result"
 	"millrace/lab/subject"
-	"millrace/lab/trial"
 )
 
 // TestRows: every row is complete and the plan holds, in quick runs as well.
 func TestRows(t *testing.T) {
-	for _, mode := range []result.Mode{result.Quick, result.Full} {
-		all := (&measurement{quick: mode == result.Quick}).rows()
+	for _, mode := range []record.Mode{record.Quick, record.Full} {
+		all := (&measurement{quick: mode == record.Quick}).rows()
 		seen := map[string]bool{}
 		for _, r := range all {
 			if r.Name == "" || r.About == "" || r.Figure == "" || r.Metric == "" || len(r.Arms) < 2 || r.Task == nil && r.Load.Paths == nil || seen[r.Name] {
@@ -47,9 +42,9 @@ func TestRows(t *testing.T) {
 				}
 			}
 		}
-		var arms []trial.Arm
+		var arms []experiment.Arm
 		for _, name := range append(proxies(), gws, sockets) {
-			arms = append(arms, trial.Arm{Name: name})
+			arms = append(arms, experiment.Arm{Name: name})
 		}
 		p := schedule().Plan(arms, all, metrics(), experiment.Env{Mode: mode})
 		if err := p.Check(); err != nil {
@@ -66,26 +61,26 @@ func TestRows(t *testing.T) {
 func TestConfigs(t *testing.T) {
 	dir := t.TempDir()
 	m := &measurement{
-		Servers: &fileserver.Servers{Env: experiment.Env{Work: dir, Bench: &subject.Bench{Dir: "../../../bench"}, Millrace: "millrace"}},
+		Servers: &experiment.Servers{Env: experiment.Env{Work: dir, Bench: &subject.Bench{Dir: "../../../bench"}, Millrace: "millrace"}},
 		app:     "127.0.0.1:8083", echo: "127.0.0.1:8084",
 	}
 	var err error
-	if m.cert, m.key, err = fileserver.Certificate(dir); err != nil {
+	if m.cert, m.key, err = experiment.Certificate(dir); err != nil {
 		t.Fatal(err)
 	}
-	p := fileserver.Place{Dir: dir, Memory: dir, Address: "127.0.0.1:8081", Second: "127.0.0.1:8082"}
-	for _, c := range []fileserver.Config{m.config(caddy, "proxy.Caddyfile.tmpl"), m.config(millrace, "proxy.yaml.tmpl")} {
+	p := experiment.Place{Dir: dir, Memory: dir, Address: "127.0.0.1:8081", Second: "127.0.0.1:8082"}
+	for _, c := range []experiment.Config{m.config(caddy, "proxy.Caddyfile.tmpl"), m.config(millrace, "proxy.yaml.tmpl")} {
 		if err := m.WriteConfig(p, c); err != nil {
 			t.Error(err)
 		}
-		text, err := os.ReadFile(fileserver.ConfigFile(p))
+		text, err := os.ReadFile(experiment.ConfigFile(p))
 		for _, want := range []string{"8081", "8082", m.app, m.echo, m.cert, m.key} {
 			if err != nil || !strings.Contains(string(text), want) {
 				t.Errorf("%s: no %s, %v\n%s", c.Peer, want, err, text)
 			}
 		}
 	}
-	for flag, l := range map[string]fileserver.Launch{"-t": m.nginx(t.Context()), "-c": m.haproxy(t.Context())} {
+	for flag, l := range map[string]experiment.Launch{"-t": m.nginx(t.Context()), "-c": m.haproxy(t.Context())} {
 		if missing := (subject.Missing{}); errors.As(l.Missing, &missing) {
 			t.Log(l.Missing)
 			continue
@@ -122,9 +117,9 @@ func answering(w http.ResponseWriter, r *http.Request) {
 }
 
 // slotOn is a task's slot on a server that is this process.
-func slotOn(plain, overTLS string) trial.TaskSlot {
-	return trial.TaskSlot{
-		URL: plain, Instance: &trial.Instance{URL: map[string]string{"": plain, secure: overTLS}},
+func slotOn(plain, overTLS string) experiment.TaskSlot {
+	return experiment.TaskSlot{
+		URL: plain, Instance: &experiment.Instance{URL: map[string]string{"": plain, secure: overTLS}},
 		Window: func(bool) {}, Length: 100 * time.Millisecond,
 	}
 }
@@ -145,8 +140,8 @@ func TestOpen(t *testing.T) {
 
 // TestPress: h2load's answers are counted and timed, and a wrong answer is not a figure.
 func TestPress(t *testing.T) {
-	m := &measurement{Servers: &fileserver.Servers{Env: experiment.Env{Work: t.TempDir()}}}
-	if m.h2load, m.missing = h2load.Look(); m.missing != nil {
+	m := &measurement{Servers: &experiment.Servers{Env: experiment.Env{Work: t.TempDir()}}}
+	if m.h2load, m.missing = experiment.Look(); m.missing != nil {
 		t.Skip(m.missing)
 	}
 	var wrong atomic.Bool
@@ -160,7 +155,7 @@ func TestPress(t *testing.T) {
 	s.StartTLS()
 	defer s.Close()
 	for _, http1 := range []bool{false, true} {
-		b := h2load.Burst{Connections: 2, Streams: 1, HTTP1: http1}
+		b := experiment.Burst{Connections: 2, Streams: 1, HTTP1: http1}
 		got, err := m.press(t.Context(), slotOn("", s.URL+"/"), b)
 		if err != nil || got.Done == 0 || got.Values["latency_p99_ns"] <= 0 {
 			t.Errorf("%+v, %v", got, err)
@@ -196,7 +191,7 @@ func TestWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer target.Close()
-	a := attack{name: "a", Config: abuse.Config{
+	a := attack{name: "a", Config: client.Config{
 		URL: s.URL + upload, Connections: 3, Length: 8192, Piece: 1, Every: time.Second, Again: time.Second,
 	}}
 	for _, bad := range []bool{false, true} {
@@ -233,28 +228,28 @@ func TestContent(t *testing.T) {
 
 // TestAttackTable: the bar is about all rounds, and a loss is said plainly.
 func TestAttackTable(t *testing.T) {
-	row := rows.Row{Name: "a", Metric: goodP99, Ours: millrace, Arms: []string{nginx, millrace, caddy}}
-	res := &result.Result{Metrics: metrics()}
+	row := experiment.Row{Name: "a", Metric: goodP99, Ours: millrace, Arms: []string{nginx, millrace, caddy}}
+	res := &record.Result{Metrics: metrics()}
 	add := func(arm string, failed, p99 float64) {
-		res.Samples = append(res.Samples, result.Sample{Arm: arm, Workload: "a", Values: map[string]float64{
+		res.Samples = append(res.Samples, record.Sample{Arm: arm, Workload: "a", Values: map[string]float64{
 			goodFailed: failed, goodIdle: 5e6, goodP99: p99, idleRSS: 1e6, mostRSS: 2e6, held: 3,
 		}})
 	}
 	add(nginx, 0, 29e6)
 	add(millrace, 0, 31e6)
 	add(millrace, 2, 32e6)
-	got := attackTable(res, []rows.Row{row}).Rows
+	got := attackTable(res, []experiment.Row{row}).Rows
 	if len(got) != 2 || got[0][6] != "reached" || got[1][6] != "not reached: 2 failed, too slow" {
 		t.Errorf("%q", got)
 	}
-	if got, want := attacksHeld(res, []rows.Row{row}), `a good client suffers under "a" (2 failed, too slow)`; got != want {
+	if got, want := attacksHeld(res, []experiment.Row{row}), `a good client suffers under "a" (2 failed, too slow)`; got != want {
 		t.Errorf("%s, not %s", got, want)
 	}
 	row.Ours = nginx
-	if got, want := answer(res, nil, []rows.Row{row}), `a good client is well under "a"`; got != want {
+	if got, want := answer(res, nil, []experiment.Row{row}), `a good client is well under "a"`; got != want {
 		t.Errorf("%s, not %s", got, want)
 	}
-	if got := attackTable(&result.Result{}, []rows.Row{row}).Rows; len(got) != 1 || got[0][0] != "none" {
+	if got := attackTable(&record.Result{}, []experiment.Row{row}).Rows; len(got) != 1 || got[0][0] != "none" {
 		t.Errorf("%q", got)
 	}
 }

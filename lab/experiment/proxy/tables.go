@@ -5,13 +5,12 @@ import (
 	"strings"
 
 	"millrace/lab/experiment"
-	"millrace/lab/experiment/rows"
-	"millrace/lab/result"
+	"millrace/lab/record"
 )
 
 // split tells rows that are held against a peer from attacks, which have a bar of
 // their own.
-func split(all []rows.Row) (timed, attacks []rows.Row) {
+func split(all []experiment.Row) (timed, attacks []experiment.Row) {
 	for _, r := range all {
 		if r.Metric == goodP99 {
 			attacks = append(attacks, r)
@@ -23,13 +22,13 @@ func split(all []rows.Row) (timed, attacks []rows.Row) {
 }
 
 // sideTable has what comes after CPU time.
-func sideTable(res *result.Result, timed []rows.Row) result.Table {
-	return rows.Side(result.Table{
+func sideTable(res *record.Result, timed []experiment.Row) record.Table {
+	return experiment.Side(record.Table{
 		Title: "Requests per second and latency", Lead: true,
 		About: "Medians of the rounds, with the load, the proxy and the application on the same cores.",
-	}, res, timed, []rows.Figure{
+	}, res, timed, []experiment.Figure{
 		{Metric: "requests_per_second", Name: "requests/s"}, {Metric: "latency_p99_ns", Name: "99th percentile"},
-	}, append([]rows.Peer{{Arm: millrace, Name: "millrace"}, {Arm: sockets, Name: "millrace ws"}}, peers()...))
+	}, append([]experiment.Peer{{Arm: millrace, Name: "millrace"}, {Arm: sockets, Name: "millrace ws"}}, peers()...))
 }
 
 // goodClient is what became of a good client of one server under attack.
@@ -40,7 +39,7 @@ type goodClient struct {
 }
 
 // goodClientOf is false where the server was not attacked.
-func goodClientOf(res *result.Result, row, arm string) (goodClient, bool) {
+func goodClientOf(res *record.Result, row, arm string) (goodClient, bool) {
 	s := goodClient{idle: experiment.MedianOf(res, arm, row, goodIdle), p99: experiment.MedianOf(res, arm, row, goodP99)}
 	for _, sample := range res.Samples {
 		if sample.Arm == arm && sample.Workload == row {
@@ -70,8 +69,8 @@ func (s goodClient) verdict() string {
 }
 
 // attackTable is what becomes of a good client under each attack, of every server.
-func attackTable(res *result.Result, attacks []rows.Row) result.Table {
-	t := result.Table{
+func attackTable(res *record.Result, attacks []experiment.Row) record.Table {
+	t := record.Table{
 		Title: "A good client under attack", Lead: true,
 		About: fmt.Sprintf("No failure in any round, and a 99th percentile of at most twice that of the idle server and %s, is what millrace must reach. "+
 			"Medians of the rounds, failures of all of them together, memory as resident.", experiment.Duration(float64(allowance))),
@@ -98,7 +97,7 @@ func attackTable(res *result.Result, attacks []rows.Row) result.Table {
 }
 
 // attacksHeld says under which attacks millrace's good client is well.
-func attacksHeld(res *result.Result, attacks []rows.Row) string {
+func attacksHeld(res *record.Result, attacks []experiment.Row) string {
 	var held, lost []string
 	for _, r := range attacks {
 		s, ok := goodClientOf(res, r.Name, r.Ours)

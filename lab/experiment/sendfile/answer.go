@@ -6,12 +6,12 @@ import (
 	"strings"
 
 	"millrace/lab/experiment"
-	"millrace/lab/result"
+	"millrace/lab/record"
 )
 
 // answer is who lets the kernel send, by the traced downloads, and what
 // that is worth over TCP.
-func answer(res *result.Result, trace result.Table) string {
+func answer(res *record.Result, trace record.Table) string {
 	used := map[string][]string{}
 	var copied []string
 	for _, row := range trace.Rows {

@@ -11,11 +11,9 @@ import (
 	"time"
 
 	"millrace/lab/experiment"
-	"millrace/lab/experiment/fileserver"
 	"millrace/lab/load"
-	"millrace/lab/result"
+	"millrace/lab/record"
 	"millrace/lab/stats"
-	"millrace/lab/trial"
 )
 
 const (
@@ -74,22 +72,22 @@ func ways() []struct {
 // A measurement is one run of the experiment.
 type measurement struct {
 	*experiment.Stage
-	*fileserver.Servers
+	*experiment.Servers
 }
 
-func run(ctx context.Context, env experiment.Env, res *result.Result) (err error) {
+func run(ctx context.Context, env experiment.Env, res *record.Result) (err error) {
 	size := int64(sizeFull)
-	if env.Mode == result.Quick {
+	if env.Mode == record.Quick {
 		size = sizeQuick
 	}
 	m := &measurement{
 		Stage:   experiment.NewStage(env, res),
-		Servers: &fileserver.Servers{Env: env, Site: filepath.Join(env.Work, "site")},
+		Servers: &experiment.Servers{Env: env, Site: filepath.Join(env.Work, "site")},
 	}
 	if err := writeZeros(m.Site, size); err != nil {
 		return err
 	}
-	if m.Programs, err = m.Build(ctx, []experiment.Program{fileserver.FileServerProgram("sendfile", "nethttp", "disk")}); err != nil {
+	if m.Programs, err = m.Build(ctx, []experiment.Program{experiment.FileServerProgram("sendfile", "nethttp", "disk")}); err != nil {
 		return err
 	}
 	m.Built()
@@ -97,12 +95,12 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) (err error
 	plan := newPlan(arms, env, size)
 	traceTime := experiment.Budget(env.Mode) / 10
 	plan.Budget = m.Left() - traceTime
-	err = trial.RunPlan(ctx, plan, res, m.Part(0, 0.95, 0))
-	res.Tables, res.Answer = append(res.Tables, figures(res)), answer(res, result.Table{})
+	err = experiment.RunPlan(ctx, plan, res, m.Part(0, 0.95, 0))
+	res.Tables, res.Answer = append(res.Tables, figures(res)), answer(res, record.Table{})
 	if err != nil || ctx.Err() != nil {
 		return err
 	}
-	m.Part(0, 1, 0)(result.Event{Time: time.Now(), Kind: result.EventStep, Text: "tracing one download of each arm", Done: 0.95})
+	m.Part(0, 1, 0)(record.Event{Time: time.Now(), Kind: record.EventStep, Text: "tracing one download of each arm", Done: 0.95})
 	trace := m.traceArms(ctx, arms, traceTime)
 	res.Tables, res.Answer = append(res.Tables, trace), answer(res, trace)
 	return nil
@@ -132,10 +130,10 @@ func writeZeros(dir string, size int64) error {
 	return nil
 }
 
-func (m *measurement) arms(ctx context.Context) []trial.Arm {
-	var arms []trial.Arm
+func (m *measurement) arms(ctx context.Context) []experiment.Arm {
+	var arms []experiment.Arm
 	for _, way := range ways() {
-		l := m.Subject("sendfile", "", func(p fileserver.Place) []string {
+		l := m.Subject("sendfile", "", func(p experiment.Place) []string {
 			return []string{"-server", "sendfile", "-how", way.how, "-root", p.Site, "-listen", p.Address, "-unix", p.Socket}
 		})
 		l.Socket = true
@@ -149,28 +147,28 @@ func (m *measurement) arms(ctx context.Context) []trial.Arm {
 }
 
 // newPlan is what is measured; the caller sets the budget.
-func newPlan(arms []trial.Arm, env experiment.Env, size int64) trial.Plan {
+func newPlan(arms []experiment.Arm, env experiment.Env, size int64) experiment.Plan {
 	one := load.Config{Paths: []string{zerosPath}, Connections: 1, Threads: 1, Requests: 1}
 	times := ""
-	if env.Mode == result.Quick {
+	if env.Mode == record.Quick {
 		one.Requests = timesQuick
 		times = fmt.Sprintf(", %d one after the other", one.Requests)
 	}
-	p := trial.Plan{
+	p := experiment.Plan{
 		Arms: arms,
-		Workloads: []trial.Workload{
+		Workloads: []experiment.Workload{
 			{Name: "tcp", About: fmt.Sprintf("download of %d MB on one TCP connection%s", size>>20, times), Load: one},
 			{Name: "unix", About: fmt.Sprintf("download of %d MB on one connection to a UNIX socket%s", size>>20, times), Load: one},
 		},
 		Decide: []string{"bytes_per_second", "cpu_ns_per_mb"},
-		Also:   []trial.Pair{{Arm: "millrace", Baseline: "nginx"}},
+		Also:   []experiment.Pair{{Arm: "millrace", Baseline: "nginx"}},
 		Delta:  smallestEffect, PerRestart: 1, Seed: env.Seed,
 		// Without a warm-up, a window begins with a download, too. Slots are
 		// limits here: the last byte ends a window.
 		Slot:   10 * time.Second,
 		Blocks: []int{12, 16, 20},
 	}
-	if env.Mode == result.Quick {
+	if env.Mode == record.Quick {
 		p.Slot = 2 * time.Second
 		// Ten, as published, which is also what a verdict takes at least.
 		p.Blocks = []int{max(10, stats.FewestBlocks(len(p.Workloads)*len(p.Decide), stats.Rule{Delta: p.Delta}))}
@@ -179,8 +177,8 @@ func newPlan(arms []trial.Arm, env experiment.Env, size int64) trial.Plan {
 }
 
 // figures holds what was published beside what was measured.
-func figures(res *result.Result) result.Table {
-	t := result.Table{
+func figures(res *record.Result) record.Table {
+	t := record.Table{
 		Title: "Published and measured", Lead: true,
 		About: "GB are 10⁹ bytes; medians over all blocks. In brackets against ServeFile in the same column.",
 		Columns: []string{

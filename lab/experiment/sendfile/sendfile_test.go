@@ -10,14 +10,13 @@ import (
 	"testing"
 
 	"millrace/lab/experiment"
-	"millrace/lab/experiment/fileserver"
-	"millrace/lab/result"
+	"millrace/lab/record"
 )
 
 func TestPlan(t *testing.T) {
-	for _, mode := range []result.Mode{result.Quick, result.Full} {
+	for _, mode := range []record.Mode{record.Quick, record.Full} {
 		env := experiment.Env{Mode: mode, Work: t.TempDir()}
-		m := &measurement{Stage: experiment.NewStage(env, &result.Result{}), Servers: &fileserver.Servers{Env: env, Programs: &experiment.Programs{}}}
+		m := &measurement{Stage: experiment.NewStage(env, &record.Result{}), Servers: &experiment.Servers{Env: env, Programs: &experiment.Programs{}}}
 		plan := newPlan(m.arms(t.Context()), env, sizeFull)
 		if err := plan.Check(); err != nil {
 			t.Errorf("%s: %v", mode, err)
@@ -50,7 +49,7 @@ func TestWriteZeros(t *testing.T) {
 }
 
 func TestFigures(t *testing.T) {
-	res := &result.Result{Arms: []result.Arm{
+	res := &record.Result{Arms: []record.Arm{
 		{Name: "ServeFile"},
 		{Name: "wrapped"},
 		{Name: "millrace"},
@@ -58,7 +57,7 @@ func TestFigures(t *testing.T) {
 		{Name: "ServeFile′", Placebo: "ServeFile"},
 	}}
 	for arm, rate := range map[string]float64{"ServeFile": 6e9, "wrapped": 3e9, "ServeFile′": 6e9} {
-		res.Samples = append(res.Samples, result.Sample{Arm: arm, Workload: "tcp", Values: map[string]float64{
+		res.Samples = append(res.Samples, record.Sample{Arm: arm, Workload: "tcp", Values: map[string]float64{
 			"bytes_per_second": rate, "cpu_ns_per_mb": 6e14 / rate,
 		}})
 	}
@@ -100,23 +99,23 @@ func TestDownload(t *testing.T) {
 }
 
 // cpuSamples are one block of CPU time per request on a workload.
-func cpuSamples(workload string, cpu map[string]float64) (samples []result.Sample) {
+func cpuSamples(workload string, cpu map[string]float64) (samples []record.Sample) {
 	for arm, ns := range cpu {
-		samples = append(samples, result.Sample{Arm: arm, Workload: workload, Values: map[string]float64{"cpu_ns": ns, "bytes_per_second": ns * 1e5}})
+		samples = append(samples, record.Sample{Arm: arm, Workload: workload, Values: map[string]float64{"cpu_ns": ns, "bytes_per_second": ns * 1e5}})
 	}
 	return samples
 }
 
 func TestAnswer(t *testing.T) {
-	res := &result.Result{Samples: cpuSamples("tcp", map[string]float64{"ServeFile": 61_000, "wrapped": 37_000})}
-	trace := result.Table{Rows: [][]string{
+	res := &record.Result{Samples: cpuSamples("tcp", map[string]float64{"ServeFile": 61_000, "wrapped": 37_000})}
+	trace := record.Table{Rows: [][]string{
 		{"ServeFile", "TCP", "3"}, {"ServeFile", "UNIX", "0"}, {"wrapped", "TCP", "0"}, {"wrapped", "UNIX", "0"}, {"millrace", "TCP", "2"}, {"millrace", "UNIX", "2"},
 	}}
 	want := "Over TCP sendfile is used by ServeFile and millrace; over UNIX sendfile is used by millrace; ServeFile sends 6.10 GB/s over TCP, wrapped, which copies, 3.70 GB/s"
 	if got := answer(res, trace); got != want {
 		t.Error(got)
 	}
-	if got := answer(&result.Result{}, result.Table{}); got != "" {
+	if got := answer(&record.Result{}, record.Table{}); got != "" {
 		t.Errorf("of nothing: %s", got)
 	}
 }

@@ -12,9 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"millrace/lab/experiment"
 	"millrace/lab/record"
-	"millrace/lab/result"
-	"millrace/lab/trial"
 )
 
 // A tally counts calls and the bytes they moved.
@@ -38,10 +37,10 @@ type moved struct {
 
 // traceArms downloads one file from each arm over TCP and UNIX, with every
 // system call of the server counted. It is not timed: tracing slows all down.
-func (m *measurement) traceArms(ctx context.Context, arms []trial.Arm, limit time.Duration) result.Table {
+func (m *measurement) traceArms(ctx context.Context, arms []experiment.Arm, limit time.Duration) record.Table {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	t := result.Table{
+	t := record.Table{
 		Title: "How the bytes travel",
 		About: fmt.Sprintf("One download of %d MB by each arm, not timed, with the server's system calls counted through ptrace(2). "+
 			"What read and write moved was copied into the program and out of it again; what sendfile moved was not. "+

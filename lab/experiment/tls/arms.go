@@ -6,16 +6,15 @@ import (
 	"path/filepath"
 	"strings"
 
-	"millrace/lab/experiment/fileserver"
+	"millrace/lab/experiment"
 	"millrace/lab/subject"
-	"millrace/lab/trial"
 )
 
 // The arms.
 const (
 	nginx    = "nginx"
 	h2o      = "h2o"
-	caddy    = fileserver.CaddySubject
+	caddy    = experiment.CaddySubject
 	millrace = "millrace"
 	// caddyH3 and millraceH3 serve HTTP/3 as well.
 	caddyH3    = "caddy-http3"
@@ -29,12 +28,12 @@ const (
 func servers() []string { return []string{nginx, h2o, caddy, millrace} }
 
 // arms are all, the baseline first.
-func (m *measurement) arms(ctx context.Context) []trial.Arm {
-	bare := m.Subject(bareNet, "", func(p fileserver.Place) []string {
+func (m *measurement) arms(ctx context.Context) []experiment.Arm {
+	bare := m.Subject(bareNet, "", func(p experiment.Place) []string {
 		return []string{"-server", "page", "-page", filepath.Join(p.Site, pageName), "-listen", p.Address, "-cert", beside(p, m.cert), "-key", beside(p, m.key)}
 	})
-	return []trial.Arm{
-		m.Arm(nginx, "sendfile, open_file_cache, two workers, no log", m.secure(m.NginxWith(ctx, "tls.conf.tmpl", func(p fileserver.Place) map[string]string {
+	return []experiment.Arm{
+		m.Arm(nginx, "sendfile, open_file_cache, two workers, no log", m.secure(m.NginxWith(ctx, "tls.conf.tmpl", func(p experiment.Place) map[string]string {
 			return map[string]string{"Site": p.Site, "Address": p.Address, "Cert": m.cert, "Key": m.key}
 		}))),
 		m.Arm(h2o, "h2o, two threads, no log", m.secure(m.h2o(ctx))),
@@ -49,19 +48,19 @@ func (m *measurement) arms(ctx context.Context) []trial.Arm {
 
 // beside is a file of the folder that the site is in: the commands that a report
 // shows name no temporary folder.
-func beside(p fileserver.Place, file string) string {
+func beside(p experiment.Place, file string) string {
 	return filepath.Join(filepath.Dir(p.Site), filepath.Base(file))
 }
 
 // secure says that a server is asked over TLS.
-func (m *measurement) secure(l fileserver.Launch) fileserver.Launch {
-	l.URLs = func(p fileserver.Place) map[string]string { return map[string]string{"": "https://" + p.Address + "/"} }
+func (m *measurement) secure(l experiment.Launch) experiment.Launch {
+	l.URLs = func(p experiment.Place) map[string]string { return map[string]string{"": "https://" + p.Address + "/"} }
 	return l
 }
 
 // millrace is its command on the site; a socket stands for plain HTTP.
-func (m *measurement) millrace(flags ...string) fileserver.Launch {
-	return m.MillraceWith(func(p fileserver.Place) []string {
+func (m *measurement) millrace(flags ...string) experiment.Launch {
+	return m.MillraceWith(func(p experiment.Place) []string {
 		return append([]string{
 			"serve", p.Site, "-l", "unix:" + p.Socket, "--tls-listen", p.Address, "--tls-cert", beside(p, m.cert), "--tls-key", beside(p, m.key),
 			"--log", "off", "--admin", "off",
@@ -70,36 +69,36 @@ func (m *measurement) millrace(flags ...string) fileserver.Launch {
 }
 
 // millraceHTTP3 is the same by a config, as no flag says http3.
-func (m *measurement) millraceHTTP3() fileserver.Launch {
-	return m.With(m.MillraceWith(func(p fileserver.Place) []string {
-		return []string{"serve", "--config", fileserver.ConfigFile(p), "--log", "off", "--admin", "off"}
+func (m *measurement) millraceHTTP3() experiment.Launch {
+	return m.With(m.MillraceWith(func(p experiment.Place) []string {
+		return []string{"serve", "--config", experiment.ConfigFile(p), "--log", "off", "--admin", "off"}
 	}), m.peer(millrace, "tls.yaml.tmpl", ""))
 }
 
-// peer is a config of bench/peers with the certificate.
-func (m *measurement) peer(name, template, protocols string) fileserver.Config {
-	return fileserver.Config{Peer: name, Template: template, Fields: func(fileserver.Place) map[string]string {
+// peer is a config of lab/bench/peers with the certificate.
+func (m *measurement) peer(name, template, protocols string) experiment.Config {
+	return experiment.Config{Peer: name, Template: template, Fields: func(experiment.Place) map[string]string {
 		return map[string]string{"Cert": m.cert, "Key": m.key, "Protocols": protocols}
 	}}
 }
 
 // h2o is Debian's, with its config.
-func (m *measurement) h2o(ctx context.Context) fileserver.Launch {
+func (m *measurement) h2o(ctx context.Context) experiment.Launch {
 	exe, err := subject.Look("h2o", "h2o")
 	if err != nil {
-		return fileserver.Launch{Missing: err}
+		return experiment.Launch{Missing: err}
 	}
 	_, version, _ := strings.Cut(subject.Version(ctx, exe, "--version"), "version ")
-	return m.With(fileserver.Launch{
+	return m.With(experiment.Launch{
 		Exe: exe, Version: version,
-		Args: func(p fileserver.Place) []string { return []string{"-m", "worker", "-c", fileserver.ConfigFile(p)} },
+		Args: func(p experiment.Place) []string { return []string{"-m", "worker", "-c", experiment.ConfigFile(p)} },
 	}, m.peer(h2o, "tls.conf.tmpl", ""))
 }
 
-// caddy is built from bench/subjects/caddy.
-func (m *measurement) caddy(protocols string) fileserver.Launch {
+// caddy is built from lab/bench/subjects/caddy.
+func (m *measurement) caddy(protocols string) experiment.Launch {
 	if m.quick {
-		return fileserver.Launch{Missing: errQuick}
+		return experiment.Launch{Missing: errQuick}
 	}
 	return m.Caddy(m.peer(caddy, "Caddyfile.tmpl", protocols))
 }

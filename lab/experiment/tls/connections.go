@@ -8,9 +8,7 @@ import (
 	"time"
 
 	"millrace/lab/experiment"
-	"millrace/lab/experiment/rows"
 	"millrace/lab/record"
-	"millrace/lab/trial"
 )
 
 const (
@@ -42,7 +40,7 @@ var errNotResumed = errors.New("the server has not resumed a session, or has res
 
 // shake measures new connections: a handshake, the page once, and the end. resumed:
 // with a ticket that the server has given before.
-func (m *measurement) shake(ctx context.Context, slot trial.TaskSlot, http2, resumed bool) (trial.TaskResult, error) {
+func (m *measurement) shake(ctx context.Context, slot experiment.TaskSlot, http2, resumed bool) (experiment.TaskResult, error) {
 	configs := make([]*tls.Config, clients)
 	for i := range configs {
 		configs[i] = settings(http2, nil)
@@ -84,13 +82,13 @@ func (m *measurement) shake(ctx context.Context, slot trial.TaskSlot, http2, res
 		err = experiment.Sleep(ctx, settle)
 	}
 	slot.Window(false)
-	return trial.TaskResult{Done: uint64(clients * times)}, err
+	return experiment.TaskResult{Done: uint64(clients * times)}, err
 }
 
 // measureIdle measures idle connections on a server of their own that has done
 // nothing before: one that was loaded holds memory that it uses again.
-func (m *measurement) measureIdle(ctx context.Context, slot trial.TaskSlot, http2 bool) (result trial.TaskResult, err error) {
-	err = m.Alone(ctx, slot.Arm, func(in *trial.Instance, target *record.Target) error {
+func (m *measurement) measureIdle(ctx context.Context, slot experiment.TaskSlot, http2 bool) (result experiment.TaskResult, err error) {
+	err = m.Alone(ctx, slot.Arm, func(in *experiment.Instance, target *record.Target) error {
 		result, err = m.hold(ctx, in.URL[""], target, http2, m.most)
 		return err
 	})
@@ -99,18 +97,18 @@ func (m *measurement) measureIdle(ctx context.Context, slot trial.TaskSlot, http
 
 // hold opens connections, asks for the page once on each, lets them rest and reads
 // what the server holds.
-func (m *measurement) hold(ctx context.Context, url string, target *record.Target, http2 bool, n int) (trial.TaskResult, error) {
+func (m *measurement) hold(ctx context.Context, url string, target *record.Target, http2 bool, n int) (experiment.TaskResult, error) {
 	first, err := m.gather(ctx, url, http2, min(warmUp, n))
 	part(first)
 	if err == nil {
 		err = experiment.Sleep(ctx, settle)
 	}
 	if err != nil {
-		return trial.TaskResult{}, err
+		return experiment.TaskResult{}, err
 	}
 	before, err := target.Read()
 	if err != nil {
-		return trial.TaskResult{}, err
+		return experiment.TaskResult{}, err
 	}
 	all, err := m.gather(ctx, url, http2, n)
 	defer part(all)
@@ -118,15 +116,15 @@ func (m *measurement) hold(ctx context.Context, url string, target *record.Targe
 		err = experiment.Sleep(ctx, rest)
 	}
 	if err != nil {
-		return trial.TaskResult{}, err
+		return experiment.TaskResult{}, err
 	}
 	after, err := target.Read()
 	// Of this server, not of the one that the slot is about.
-	values := map[string]float64{"rss_bytes": float64(after.RSS), rows.CPU: float64(after.CPU-before.CPU) / float64(n)}
+	values := map[string]float64{"rss_bytes": float64(after.RSS), experiment.CPU: float64(after.CPU-before.CPU) / float64(n)}
 	if after.RSS > before.RSS {
 		values[perConnection] = float64(after.RSS-before.RSS) / float64(n)
 	}
-	return trial.TaskResult{Values: values, Done: uint64(n)}, err
+	return experiment.TaskResult{Values: values, Done: uint64(n)}, err
 }
 
 // gather opens connections and asks for the page on each. Those that it opened are

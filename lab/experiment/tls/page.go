@@ -5,9 +5,7 @@ import (
 	"time"
 
 	"millrace/lab/experiment"
-	"millrace/lab/experiment/fileserver"
 	"millrace/lab/load/client"
-	"millrace/lab/trial"
 )
 
 const (
@@ -22,16 +20,16 @@ const (
 
 // view measures a page as a browser asks for it: the HTML, and when that has come
 // all assets at once, each with a browser's header fields, over one connection.
-func (m *measurement) view(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) {
+func (m *measurement) view(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
 	var paths []string
-	for _, f := range fileserver.PageFiles() {
+	for _, f := range experiment.PageFiles() {
 		paths = append(paths, f.Path)
 	}
 	d, err := client.New(client.Options{
-		Protocol: "http2", URL: slot.URL, Paths: paths, Header: fileserver.Chromium(), Insecure: true, Streams: fileserver.Assets, Timeout: visitTimeout,
+		Protocol: "http2", URL: slot.URL, Paths: paths, Header: experiment.Chromium(), Insecure: true, Streams: experiment.Assets, Timeout: visitTimeout,
 	})
 	if err != nil {
-		return trial.TaskResult{}, err
+		return experiment.TaskResult{}, err
 	}
 	defer d.Close() //nolint:errcheck // what it has to say no longer matters
 	conns := make([]client.Conn, visitors)
@@ -49,7 +47,7 @@ func (m *measurement) view(ctx context.Context, slot trial.TaskSlot) (trial.Task
 	look := func(times int) error {
 		return experiment.Each(visitors, visitors, func(i int) error {
 			for range times {
-				if err := fileserver.View(ctx, conns[i]); err != nil {
+				if err := experiment.View(ctx, conns[i]); err != nil {
 					return err
 				}
 			}
@@ -73,5 +71,5 @@ func (m *measurement) view(ctx context.Context, slot trial.TaskSlot) (trial.Task
 		err = look(times)
 	}
 	slot.Window(false)
-	return trial.TaskResult{Done: uint64(visitors * times)}, err
+	return experiment.TaskResult{Done: uint64(visitors * times)}, err
 }

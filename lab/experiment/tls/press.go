@@ -5,26 +5,24 @@ import (
 	"fmt"
 	"net/url"
 
-	"millrace/lab/experiment/fileserver"
-	"millrace/lab/experiment/h2load"
-	"millrace/lab/trial"
+	"millrace/lab/experiment"
 )
 
 // press looks whether the page is right and has h2load ask for it, or for the path
 // that is the burst's URL.
-func (m *measurement) press(ctx context.Context, slot trial.TaskSlot, b h2load.Burst) (trial.TaskResult, error) {
+func (m *measurement) press(ctx context.Context, slot experiment.TaskSlot, b experiment.Burst) (experiment.TaskResult, error) {
 	if err := m.look(ctx, slot.URL, !b.HTTP1); err != nil {
-		return trial.TaskResult{}, err
+		return experiment.TaskResult{}, err
 	}
 	path := b.URL
 	target, err := url.JoinPath(slot.URL, path)
 	if err != nil {
-		return trial.TaskResult{}, fmt.Errorf("reading the server's URL: %w", err)
+		return experiment.TaskResult{}, fmt.Errorf("reading the server's URL: %w", err)
 	}
 	b.Exe, b.URL = m.h2load, target
 	got, body, err := b.Run(ctx, slot)
-	if least := uint64(b.Requests) * uint64(m.large); err == nil && path == fileserver.LargePath && body < least {
-		err = fmt.Errorf("%w: %d bytes of files of %d", fileserver.ErrAnswer, body, least)
+	if least := uint64(b.Requests) * uint64(m.large); err == nil && path == experiment.LargePath && body < least {
+		err = fmt.Errorf("%w: %d bytes of files of %d", experiment.ErrAnswer, body, least)
 	}
 	return got, err
 }

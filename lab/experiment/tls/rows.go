@@ -6,29 +6,26 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/lab/experiment/fileserver"
-	"millrace/lab/experiment/h2load"
-	"millrace/lab/experiment/rows"
+	"millrace/lab/experiment"
 	"millrace/lab/load"
-	"millrace/lab/result"
-	"millrace/lab/trial"
+	"millrace/lab/record"
 )
 
-func metrics() []result.Metric {
-	return []result.Metric{
-		{Key: rows.CPU, Name: "CPU time per request", Unit: "ns", About: "or per connection, page or download, as the workload says; of the server's processes, user and kernel"},
+func metrics() []record.Metric {
+	return []record.Metric{
+		{Key: experiment.CPU, Name: "CPU time per request", Unit: "ns", About: "or per connection, page or download, as the workload says; of the server's processes, user and kernel"},
 		{Key: perConnection, Name: "resident memory per connection", Unit: "bytes", About: "of all of the server's processes, with connections that rest, above what it had after some were opened and closed"},
 	}
 }
 
 // rows are all of them, in the order of the table.
-func (m *measurement) rows() []rows.Row {
+func (m *measurement) rows() []experiment.Row {
 	return slices.Concat(m.requests(), m.connections(), m.transfers())
 }
 
 // requests are the rows of small pages under load.
-func (m *measurement) requests() []rows.Row {
-	var all []rows.Row
+func (m *measurement) requests() []experiment.Row {
+	var all []experiment.Row
 	for _, connections := range []int{50, 1000} {
 		for _, streams := range []int{1, 10, 100} {
 			name, goal := fmt.Sprintf("h2-%d", streams), map[int]float64{1: 0.85, 10: 0.40, 100: 0.35}[streams]
@@ -38,7 +35,7 @@ func (m *measurement) requests() []rows.Row {
 					goal = 0.50
 				}
 			}
-			r := m.loaded(h2load.Burst{Connections: connections, Streams: streams}, rows.Row{
+			r := m.loaded(experiment.Burst{Connections: connections, Streams: streams}, experiment.Row{
 				Name: name, Goal: goal, Quick: name == "h2-10" || name == "h2-1", Headline: streams == 10,
 				About: fmt.Sprintf("GET / (501 bytes) over HTTP/2, %d connections with %s", connections, plural(streams, "stream")),
 			})
@@ -50,21 +47,21 @@ func (m *measurement) requests() []rows.Row {
 		}
 	}
 	for _, connections := range []int{50, 1000} {
-		all = append(all, m.loaded(h2load.Burst{Connections: connections, Streams: 1, HTTP1: true}, rows.Row{
+		all = append(all, m.loaded(experiment.Burst{Connections: connections, Streams: 1, HTTP1: true}, experiment.Row{
 			Name: fmt.Sprintf("h1-%d", connections), Goal: map[int]float64{50: 0.85, 1000: 0.80}[connections],
 			About: fmt.Sprintf("GET / (501 bytes) over HTTP/1.1 and TLS, %d connections", connections),
 			Quick: connections == 50, Headline: true,
 		}))
 	}
 	for _, streams := range []int{1, 10} {
-		all = append(all, rows.Row{
-			Name: fmt.Sprintf("h3-%d", streams), Goal: 1, Figure: "CPU per request", Metric: rows.CPU,
+		all = append(all, experiment.Row{
+			Name: fmt.Sprintf("h3-%d", streams), Goal: 1, Figure: "CPU per request", Metric: experiment.CPU,
 			Ours: millraceH3, Arms: []string{caddyH3, millraceH3}, Connections: 50,
 			About: fmt.Sprintf("GET / (501 bytes) over HTTP/3, 50 connections with %s, from the lab's own client", plural(streams, "stream")),
 			Load:  load.Config{Protocol: load.HTTP3, Connections: 50, Streams: streams, Insecure: true, Timeout: visitTimeout},
 		})
 	}
-	cold := m.loaded(h2load.Burst{Connections: 50, Streams: 10}, rows.Row{
+	cold := m.loaded(experiment.Burst{Connections: 50, Streams: 10}, experiment.Row{
 		Name: "cold", Goal: 40.0 / 33, Quick: true,
 		About: "GET / over HTTP/2, 50 connections with 10 streams: a file without the lane, beside the least handler of net/http",
 	})
@@ -73,10 +70,12 @@ func (m *measurement) requests() []rows.Row {
 }
 
 // loaded completes a row whose load h2load makes.
-func (m *measurement) loaded(b h2load.Burst, r rows.Row) rows.Row {
-	r.Figure, r.Metric, r.Ours, r.Arms, r.Missing = "CPU per request", rows.CPU, millrace, servers(), m.missing
+func (m *measurement) loaded(b experiment.Burst, r experiment.Row) experiment.Row {
+	r.Figure, r.Metric, r.Ours, r.Arms, r.Missing = "CPU per request", experiment.CPU, millrace, servers(), m.missing
 	r.Connections = b.Connections
-	r.Task = func(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) { return m.press(ctx, slot, b) }
+	r.Task = func(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
+		return m.press(ctx, slot, b)
+	}
 	return r
 }
 
@@ -98,31 +97,31 @@ func protocols() []protocol {
 }
 
 // connections are the rows of new and of quiet connections.
-func (m *measurement) connections() []rows.Row {
-	var all []rows.Row
+func (m *measurement) connections() []experiment.Row {
+	var all []experiment.Row
 	for _, p := range protocols() {
-		all = append(all, rows.Row{
+		all = append(all, experiment.Row{
 			Name: "handshake-" + p.suffix, Goal: 1.35, Quick: p.http2,
 			About: "a new connection with a full handshake (X25519, ECDSA P-256), one GET / over " + p.name + ", and its end",
-			Task: func(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) {
+			Task: func(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
 				return m.shake(ctx, slot, p.http2, false)
 			},
-		}, rows.Row{
+		}, experiment.Row{
 			Name: "resumed-" + p.suffix, Goal: 1.2, Quick: p.http2,
 			About: "the same with a session that is resumed by its ticket, over " + p.name,
-			Task: func(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) {
+			Task: func(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
 				return m.shake(ctx, slot, p.http2, true)
 			},
 		})
 	}
 	for i := range all {
-		all[i].Figure, all[i].Metric, all[i].Ours, all[i].Arms = "CPU per connection", rows.CPU, millrace, servers()
+		all[i].Figure, all[i].Metric, all[i].Ours, all[i].Arms = "CPU per connection", experiment.CPU, millrace, servers()
 	}
 	for _, p := range protocols() {
-		r := rows.Row{
+		r := experiment.Row{
 			Name: "quiet-" + p.suffix, Figure: "memory per connection", Metric: perConnection, Ours: millrace, Arms: servers(), Quick: p.http2,
 			About: fmt.Sprintf("%d connections over TLS that have asked once over %s, after %v in which nothing happens", m.most, p.name, rest),
-			Task: func(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) {
+			Task: func(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
 				return m.measureIdle(ctx, slot, p.http2)
 			},
 		}
@@ -137,13 +136,13 @@ func (m *measurement) connections() []rows.Row {
 // download begins the names of the rows that need the large file.
 const download = "download-"
 
-func isDownload(r rows.Row) bool { return strings.HasPrefix(r.Name, download) }
+func isDownload(r experiment.Row) bool { return strings.HasPrefix(r.Name, download) }
 
 // transfers are the rows of large files and of a whole page.
-func (m *measurement) transfers() []rows.Row {
-	var all []rows.Row
+func (m *measurement) transfers() []experiment.Row {
+	var all []experiment.Row
 	for _, p := range protocols() {
-		r := m.loaded(h2load.Burst{Connections: 1, Streams: 1, HTTP1: !p.http2, URL: fileserver.LargePath, Requests: 2}, rows.Row{
+		r := m.loaded(experiment.Burst{Connections: 1, Streams: 1, HTTP1: !p.http2, URL: experiment.LargePath, Requests: 2}, experiment.Row{
 			Name: download + p.suffix, Quick: p.http2,
 			About: fmt.Sprintf("a file of %d MiB over %s and TLS, twice on one connection", m.large>>20, p.name),
 		})
@@ -153,8 +152,8 @@ func (m *measurement) transfers() []rows.Row {
 		r.Figure = "CPU per download"
 		all = append(all, r)
 	}
-	return append(all, rows.Row{
-		Name: "page", Figure: "CPU per page", Metric: rows.CPU, Ours: millrace, Arms: servers(), Quick: true, Task: m.view,
-		About: fmt.Sprintf("a page of 8 KB, then its %d assets (0.6 to 34 KB) at once, over one HTTP/2 connection and with Chromium's header fields; %d visitors at once", fileserver.Assets, visitors),
+	return append(all, experiment.Row{
+		Name: "page", Figure: "CPU per page", Metric: experiment.CPU, Ours: millrace, Arms: servers(), Quick: true, Task: m.view,
+		About: fmt.Sprintf("a page of 8 KB, then its %d assets (0.6 to 34 KB) at once, over one HTTP/2 connection and with Chromium's header fields; %d visitors at once", experiment.Assets, visitors),
 	})
 }

@@ -11,24 +11,20 @@ import (
 	"time"
 
 	"millrace/lab/experiment"
-	"millrace/lab/experiment/fileserver"
-	"millrace/lab/experiment/h2load"
-	"millrace/lab/experiment/rows"
-	"millrace/lab/result"
-	"millrace/lab/trial"
+	"millrace/lab/record"
 )
 
 // rounds are how many times each arm is started anew and given each row.
 const rounds = 5
 
 // schedule says how long it is measured; a quick run is enough to see that it works.
-func schedule() rows.Schedule {
-	return rows.Schedule{Rounds: rounds, QuickRounds: 2, Slot: time.Second, QuickSlot: 400 * time.Millisecond, Slow: []string{h2o, caddy, caddyH3}}
+func schedule() experiment.Schedule {
+	return experiment.Schedule{Rounds: rounds, QuickRounds: 2, Slot: time.Second, QuickSlot: 400 * time.Millisecond, Slow: []string{h2o, caddy, caddyH3}}
 }
 
 // peers are the columns of the table.
-func peers() []rows.Peer {
-	return []rows.Peer{{Arm: nginx, Name: "nginx"}, {Arm: h2o, Name: "h2o"}, {Arm: caddy, Name: "Caddy"}, {Arm: bareNet, Name: "net/http"}, {Arm: caddyH3, Name: "Caddy over HTTP/3"}}
+func peers() []experiment.Peer {
+	return []experiment.Peer{{Arm: nginx, Name: "nginx"}, {Arm: h2o, Name: "h2o"}, {Arm: caddy, Name: "Caddy"}, {Arm: bareNet, Name: "net/http"}, {Arm: caddyH3, Name: "Caddy over HTTP/3"}}
 }
 
 // Experiment is what the lab lists.
@@ -51,7 +47,7 @@ func Experiment() experiment.Experiment {
 // A measurement is one run of the experiment.
 type measurement struct {
 	*experiment.Stage
-	*fileserver.Servers
+	*experiment.Servers
 	quick     bool
 	cert, key string // files
 	page      []byte // what / is answered with
@@ -61,25 +57,25 @@ type measurement struct {
 	most      int    // connections at once
 }
 
-func run(ctx context.Context, env experiment.Env, res *result.Result) (err error) {
+func run(ctx context.Context, env experiment.Env, res *record.Result) (err error) {
 	m := &measurement{
 		Stage:   experiment.NewStage(env, res),
-		Servers: &fileserver.Servers{Env: env, Site: filepath.Join(env.Work, "site")},
-		quick:   env.Mode != result.Full, most: quietConnections,
+		Servers: &experiment.Servers{Env: env, Site: filepath.Join(env.Work, "site")},
+		quick:   env.Mode != record.Full, most: quietConnections,
 	}
 	if m.quick {
 		m.most = quietConnectionsQuick
 	}
-	m.large, m.most = fileserver.LargeSize(m.quick), m.MostConnections(m.most)
-	m.h2load, m.missing = h2load.Look()
-	chosen, err := rows.Choose(m.rows(), env.Only, m.quick, m.Note)
+	m.large, m.most = experiment.LargeSize(m.quick), m.MostConnections(m.most)
+	m.h2load, m.missing = experiment.Look()
+	chosen, err := experiment.Choose(m.rows(), env.Only, m.quick, m.Note)
 	if err != nil {
 		return err
 	}
 	if err := m.prepare(chosen); err != nil {
 		return err
 	}
-	programs := []experiment.Program{fileserver.FileServerProgram(bareNet, "page", "disk")}
+	programs := []experiment.Program{experiment.FileServerProgram(bareNet, "page", "disk")}
 	if !m.quick {
 		programs = append(programs, experiment.Program{Name: caddy})
 	}
@@ -88,22 +84,22 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) (err error
 	}
 	m.Built()
 	plan := schedule().Plan(m.arms(ctx), chosen, metrics(), env)
-	err = trial.RunPlan(ctx, plan, res, m.Part(0, 1, 0))
-	res.Tables, res.Answer = append(res.Tables, rows.Tables(res, chosen, peers())...), rows.Answer(res, chosen)
+	err = experiment.RunPlan(ctx, plan, res, m.Part(0, 1, 0))
+	res.Tables, res.Answer = append(res.Tables, experiment.Tables(res, chosen, peers())...), experiment.Answer(res, chosen)
 	return err
 }
 
 // prepare makes what the servers need: the site and the certificate.
-func (m *measurement) prepare(chosen []rows.Row) (err error) {
-	if err := fileserver.Write(m.Site, slices.Concat(fileserver.Site(), fileserver.PageFiles())); err != nil {
+func (m *measurement) prepare(chosen []experiment.Row) (err error) {
+	if err := experiment.Write(m.Site, slices.Concat(experiment.Site(), experiment.PageFiles())); err != nil {
 		return err
 	}
-	m.page = fileserver.Site()[0].Content()
+	m.page = experiment.Site()[0].Content()
 	if slices.ContainsFunc(chosen, isDownload) {
-		if err := fileserver.WriteLarge(m.Site, m.large); err != nil {
+		if err := experiment.WriteLarge(m.Site, m.large); err != nil {
 			return err
 		}
 	}
-	m.cert, m.key, err = fileserver.Certificate(m.Env.Work)
+	m.cert, m.key, err = experiment.Certificate(m.Env.Work)
 	return err
 }

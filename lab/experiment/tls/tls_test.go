@@ -15,11 +15,8 @@ import (
 	"time"
 
 	"millrace/lab/experiment"
-	"millrace/lab/experiment/fileserver"
 	"millrace/lab/record"
-	"millrace/lab/result"
 	"millrace/lab/subject"
-	"millrace/lab/trial"
 )
 
 // serve starts net/http over TLS with HTTP/2.
@@ -46,10 +43,10 @@ func pageServer(t *testing.T) (*measurement, string) {
 	return m, s.URL + "/"
 }
 
-func testArms() []trial.Arm {
-	var arms []trial.Arm
+func testArms() []experiment.Arm {
+	var arms []experiment.Arm
 	for _, name := range append(servers(), noLane, bareNet, caddyH3, millraceH3) {
-		arms = append(arms, trial.Arm{Name: name})
+		arms = append(arms, experiment.Arm{Name: name})
 	}
 	return arms
 }
@@ -65,7 +62,7 @@ func TestRows(t *testing.T) {
 			t.Errorf("%q is measured without millrace", r.Name)
 		}
 	}
-	for _, mode := range []result.Mode{result.Quick, result.Full} {
+	for _, mode := range []record.Mode{record.Quick, record.Full} {
 		p := schedule().Plan(testArms(), all, metrics(), experiment.Env{Mode: mode})
 		if err := p.Check(); err != nil {
 			t.Error(err)
@@ -90,7 +87,7 @@ func TestVisit(t *testing.T) {
 	}
 	m.page = []byte("another page")
 	other := &measurement{page: []byte("a page")}
-	if err := other.look(t.Context(), at, true); !errors.Is(err, fileserver.ErrAnswer) {
+	if err := other.look(t.Context(), at, true); !errors.Is(err, experiment.ErrAnswer) {
 		t.Errorf("a wrong page: %v", err)
 	}
 }
@@ -108,21 +105,21 @@ func TestVisitOfAnotherProtocol(t *testing.T) {
 // TestConfigs: nginx takes its config, and the others' have all their fields.
 func TestConfigs(t *testing.T) {
 	dir := t.TempDir()
-	m := &measurement{Servers: &fileserver.Servers{Env: experiment.Env{Work: dir, Bench: &subject.Bench{Dir: "../../../bench"}}}}
+	m := &measurement{Servers: &experiment.Servers{Env: experiment.Env{Work: dir, Bench: &subject.Bench{Dir: "../../../bench"}}}}
 	var err error
-	if m.cert, m.key, err = fileserver.Certificate(dir); err != nil {
+	if m.cert, m.key, err = experiment.Certificate(dir); err != nil {
 		t.Fatal(err)
 	}
-	p := fileserver.Place{Site: dir, Dir: dir, Address: "127.0.0.1:8081", Second: "127.0.0.1:8082", Socket: filepath.Join(dir, "s")}
+	p := experiment.Place{Site: dir, Dir: dir, Address: "127.0.0.1:8081", Second: "127.0.0.1:8082", Socket: filepath.Join(dir, "s")}
 	for peer, name := range map[string]string{"h2o": "tls.conf.tmpl", "caddy": "Caddyfile.tmpl"} {
 		if err := m.WriteConfig(p, m.peer(peer, name, "h1")); err != nil {
 			t.Error(err)
 		}
-		if text, err := os.ReadFile(fileserver.ConfigFile(p)); err != nil || !strings.Contains(string(text), "8081") || !strings.Contains(string(text), m.cert) {
+		if text, err := os.ReadFile(experiment.ConfigFile(p)); err != nil || !strings.Contains(string(text), "8081") || !strings.Contains(string(text), m.cert) {
 			t.Errorf("%s: %v\n%s", peer, err, text)
 		}
 	}
-	l := m.NginxWith(t.Context(), "tls.conf.tmpl", func(p fileserver.Place) map[string]string {
+	l := m.NginxWith(t.Context(), "tls.conf.tmpl", func(p experiment.Place) map[string]string {
 		return map[string]string{"Site": p.Site, "Address": p.Address, "Cert": m.cert, "Key": m.key}
 	})
 	if missing := (subject.Missing{}); errors.As(l.Missing, &missing) {
@@ -140,14 +137,14 @@ func TestConfigs(t *testing.T) {
 }
 
 // slotOn is a task's slot on a server that is this process.
-func slotOn(t *testing.T, at string) trial.TaskSlot {
+func slotOn(t *testing.T, at string) experiment.TaskSlot {
 	t.Helper()
 	target, err := record.Open(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = target.Close() })
-	return trial.TaskSlot{URL: at, Target: target, Window: func(bool) {}, Length: 50 * time.Millisecond}
+	return experiment.TaskSlot{URL: at, Target: target, Window: func(bool) {}, Length: 50 * time.Millisecond}
 }
 
 // TestShake: full handshakes are full, and resumed ones are resumed.
@@ -199,11 +196,11 @@ func TestView(t *testing.T) {
 	})
 	m := &measurement{quick: true}
 	got, err := m.view(t.Context(), slotOn(t, s.URL+"/"))
-	if want := int64(visitors * (viewsQuick + 2) * (fileserver.Assets + 1)); err != nil || got.Done != visitors*viewsQuick || asked.Load() != want {
+	if want := int64(visitors * (viewsQuick + 2) * (experiment.Assets + 1)); err != nil || got.Done != visitors*viewsQuick || asked.Load() != want {
 		t.Errorf("%+v, %v, asked %d times, not %d", got, err, asked.Load(), want)
 	}
-	missing = fileserver.PageFiles()[7].Path
-	if _, err := m.view(t.Context(), slotOn(t, s.URL+"/")); !errors.Is(err, fileserver.ErrAnswer) {
+	missing = experiment.PageFiles()[7].Path
+	if _, err := m.view(t.Context(), slotOn(t, s.URL+"/")); !errors.Is(err, experiment.ErrAnswer) {
 		t.Errorf("without an asset: %v", err)
 	}
 }

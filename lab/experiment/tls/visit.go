@@ -14,7 +14,7 @@ import (
 	"net/url"
 	"time"
 
-	"millrace/lab/experiment/fileserver"
+	"millrace/lab/experiment"
 )
 
 // visitTimeout is how long a connection, or an answer, may take.
@@ -100,7 +100,7 @@ func (v *visitor) getHTTP1(path string) ([]byte, error) {
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%w: %s", fileserver.ErrAnswer, res.Status)
+		return nil, fmt.Errorf("%w: %s", experiment.ErrAnswer, res.Status)
 	}
 	return io.ReadAll(res.Body)
 }
@@ -171,7 +171,7 @@ func (v *visitor) read(body *bytes.Buffer) (done bool, err error) {
 	n := int64(head[0])<<16 | int64(head[1])<<8 | int64(head[2])
 	kind, flags := head[3], head[4]
 	if kind == frameReset || kind == frameGoAway {
-		return false, fmt.Errorf("%w: frame %d", fileserver.ErrAnswer, kind)
+		return false, fmt.Errorf("%w: frame %d", experiment.ErrAnswer, kind)
 	}
 	into := io.Discard
 	if kind == frameData {
@@ -201,7 +201,7 @@ func (m *measurement) look(ctx context.Context, at string, http2 bool) error {
 func (m *measurement) right(v *visitor) error {
 	body, err := v.get("/")
 	if err == nil && !bytes.Equal(body, m.page) {
-		err = fmt.Errorf("%w: the page of %s is another one: %d bytes, %.80q", fileserver.ErrAnswer, v.host, len(body), body)
+		err = fmt.Errorf("%w: the page of %s is another one: %d bytes, %.80q", experiment.ErrAnswer, v.host, len(body), body)
 	}
 	return err
 }

@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"millrace/lab/experiment/fileserver"
-	"millrace/lab/result"
-	"millrace/lab/trial"
+	"millrace/lab/experiment"
+	"millrace/lab/record"
 )
 
 // The arms: a program, and what it does where that is not a plain echo.
@@ -24,7 +23,7 @@ const publish = "publish"
 
 func echoArms() []string { return []string{gws, millrace, "coder", "gorilla"} }
 
-// peers are the servers of bench/subjects/websocket: the library's name, which is the
+// peers are the servers of lab/bench/subjects/websocket: the library's name, which is the
 // arm's, and its module.
 func peers() [][2]string {
 	return [][2]string{
@@ -35,14 +34,14 @@ func peers() [][2]string {
 }
 
 // arms are all, the baseline first.
-func (m *measurement) arms(ctx context.Context, mode result.Mode) []trial.Arm {
-	arms := []trial.Arm{
+func (m *measurement) arms(ctx context.Context, mode record.Mode) []experiment.Arm {
+	arms := []experiment.Arm{
 		m.Arm(gws, "an echo over gws as its manual shows, default options", m.peer(peers()[0], "ws", "/echo")),
 		m.Arm(millrace, "millrace ws, its echo, no log", m.millrace("/echo")),
 		m.Arm(millrace+channels, "millrace ws --channels", m.millrace("/ws", "--channels")),
 		m.Arm(gws+channels, "what is posted is sent to all: gws", m.peer(peers()[0], "ws", "/ws", "-broadcast")),
 	}
-	if mode != result.Full { // a quick run has no time for more
+	if mode != record.Full { // a quick run has no time for more
 		return arms
 	}
 	for _, p := range peers()[1:] {
@@ -60,15 +59,15 @@ func (m *measurement) arms(ctx context.Context, mode result.Mode) []trial.Arm {
 }
 
 // urls are those of a server: its WebSocket, and where it takes publications.
-func urls(scheme, path string) func(fileserver.Place) map[string]string {
-	return func(p fileserver.Place) map[string]string {
+func urls(scheme, path string) func(experiment.Place) map[string]string {
+	return func(p experiment.Place) map[string]string {
 		return map[string]string{"": scheme + "://" + p.Address + path, publish: "http://" + p.Address + "/publish?channel=" + channel}
 	}
 }
 
-// peer is a server of bench/subjects/websocket.
-func (m *measurement) peer(what [2]string, scheme, path string, flags ...string) fileserver.Launch {
-	l := m.Subject("websocket", what[1], func(p fileserver.Place) []string {
+// peer is a server of lab/bench/subjects/websocket.
+func (m *measurement) peer(what [2]string, scheme, path string, flags ...string) experiment.Launch {
+	l := m.Subject("websocket", what[1], func(p experiment.Place) []string {
 		return append([]string{"-library", what[0], "-listen", p.Address}, flags...)
 	})
 	l.URLs = urls(scheme, path)
@@ -76,14 +75,14 @@ func (m *measurement) peer(what [2]string, scheme, path string, flags ...string)
 }
 
 // millrace is its command with WebSockets.
-func (m *measurement) millrace(path string, flags ...string) fileserver.Launch {
-	return m.started(urls("ws", path), func(p fileserver.Place) []string {
+func (m *measurement) millrace(path string, flags ...string) experiment.Launch {
+	return m.started(urls("ws", path), func(p experiment.Place) []string {
 		return append(append([]string{"ws"}, flags...), "--listen", p.Address, "--log", "off", "--admin", "off")
 	})
 }
 
-func (m *measurement) millraceTLS() fileserver.Launch {
-	return m.started(urls("wss", "/echo"), func(p fileserver.Place) []string {
+func (m *measurement) millraceTLS() experiment.Launch {
+	return m.started(urls("wss", "/echo"), func(p experiment.Place) []string {
 		return []string{
 			"ws", "--listen", "unix:" + p.Socket, "--tls-listen", p.Address, "--tls-cert", m.cert, "--tls-key", m.key,
 			"--log", "off", "--admin", "off",
@@ -91,15 +90,15 @@ func (m *measurement) millraceTLS() fileserver.Launch {
 	})
 }
 
-func (m *measurement) started(at func(fileserver.Place) map[string]string, args func(fileserver.Place) []string) fileserver.Launch {
+func (m *measurement) started(at func(experiment.Place) map[string]string, args func(experiment.Place) []string) experiment.Launch {
 	l := m.MillraceWith(args)
 	l.URLs = at
 	return l
 }
 
 // nginx passes WebSockets on.
-func (m *measurement) nginx(ctx context.Context) fileserver.Launch {
-	l := m.NginxWith(ctx, "ws.conf.tmpl", func(p fileserver.Place) map[string]string {
+func (m *measurement) nginx(ctx context.Context) experiment.Launch {
+	l := m.NginxWith(ctx, "ws.conf.tmpl", func(p experiment.Place) map[string]string {
 		return map[string]string{"Address": p.Address, "Upstream": m.upstream}
 	})
 	l.URLs = urls("ws", "/echo")
@@ -110,9 +109,9 @@ func (m *measurement) nginx(ctx context.Context) fileserver.Launch {
 var errNoUpstream = errors.New("there is no executable of millrace, whose echo would stand behind it")
 
 // passedOn is a proxy, where there is something behind it.
-func (m *measurement) passedOn(l fileserver.Launch) fileserver.Launch {
+func (m *measurement) passedOn(l experiment.Launch) experiment.Launch {
 	if m.upstream == "" && l.Missing == nil {
-		return fileserver.Launch{Missing: errNoUpstream}
+		return experiment.Launch{Missing: errNoUpstream}
 	}
 	return l
 }

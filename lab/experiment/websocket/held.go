@@ -12,8 +12,7 @@ import (
 
 	"millrace/lab/experiment"
 	"millrace/lab/load/client"
-	"millrace/lab/result"
-	"millrace/lab/trial"
+	"millrace/lab/record"
 )
 
 // The metrics of the tasks.
@@ -23,8 +22,8 @@ const (
 	lagHigh       = "lag_p99_ns"
 )
 
-func metrics() []result.Metric {
-	return []result.Metric{
+func metrics() []record.Metric {
+	return []record.Metric{
 		{Key: perConnection, Name: "resident memory per connection", Unit: "bytes", About: "of all of the server's processes, with connections that rest, above what it had after some were opened and closed"},
 		{Key: lagMedian, Name: "median lag", Unit: "ns", About: "from the moment when a publication was due to its being read"},
 		{Key: lagHigh, Name: "99th percentile of lag", Unit: "ns"},
@@ -128,38 +127,38 @@ func each(n int, do func(i int)) {
 }
 
 // idleWorkload is the workload of connections on which nothing happens.
-func idleWorkload(name string, n int, rest time.Duration, arms []string) trial.Workload {
-	return trial.Workload{
+func idleWorkload(name string, n int, rest time.Duration, arms []string) experiment.Workload {
+	return experiment.Workload{
 		Name: name, About: fmt.Sprintf("%d connections on which nothing happens for %v", n, rest),
 		Arms: arms, Decide: []string{perConnection},
-		Task: func(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) {
+		Task: func(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
 			return hold(ctx, slot, n, rest)
 		},
 	}
 }
 
 // hold opens connections, lets them rest and reads what the server holds.
-func hold(ctx context.Context, slot trial.TaskSlot, n int, rest time.Duration) (trial.TaskResult, error) {
+func hold(ctx context.Context, slot experiment.TaskSlot, n int, rest time.Duration) (experiment.TaskResult, error) {
 	first, err := gather(ctx, slot.URL, "", min(warmUp, n))
 	if err != nil {
-		return trial.TaskResult{}, err
+		return experiment.TaskResult{}, err
 	}
 	first.part()
 	if err := experiment.Sleep(ctx, settle); err != nil {
-		return trial.TaskResult{}, err
+		return experiment.TaskResult{}, err
 	}
 	before, err := slot.Target.Read()
 	if err != nil {
-		return trial.TaskResult{}, err
+		return experiment.TaskResult{}, err
 	}
 	slot.Window(true)
 	c, err := gather(ctx, slot.URL, "", n)
 	if err != nil {
-		return trial.TaskResult{}, err
+		return experiment.TaskResult{}, err
 	}
 	defer c.part()
 	if err := experiment.Sleep(ctx, rest); err != nil {
-		return trial.TaskResult{}, err
+		return experiment.TaskResult{}, err
 	}
 	after, err := slot.Target.Read()
 	slot.Window(false)
@@ -167,5 +166,5 @@ func hold(ctx context.Context, slot trial.TaskSlot, n int, rest time.Duration) (
 	if after.RSS > before.RSS {
 		values[perConnection] = float64(after.RSS-before.RSS) / float64(len(c.conns))
 	}
-	return trial.TaskResult{Values: values, Done: uint64(len(c.conns)), Failed: c.failed, FirstFailure: c.first}, err
+	return experiment.TaskResult{Values: values, Done: uint64(len(c.conns)), Failed: c.failed, FirstFailure: c.first}, err
 }

@@ -11,12 +11,10 @@ import (
 	"time"
 
 	"millrace/lab/experiment"
-	"millrace/lab/experiment/fileserver"
 	"millrace/lab/load"
-	"millrace/lab/result"
+	"millrace/lab/record"
 	"millrace/lab/stats"
 	"millrace/lab/subject"
-	"millrace/lab/trial"
 )
 
 // delta is the smallest effect that counts.
@@ -41,21 +39,21 @@ func Experiment() experiment.Experiment {
 // A measurement is one run of the experiment.
 type measurement struct {
 	*experiment.Stage
-	*fileserver.Servers
+	*experiment.Servers
 	upstream  string // host:port of the echo that proxies are in front of
 	cert, key string // files
 }
 
-func run(ctx context.Context, env experiment.Env, res *result.Result) (err error) {
-	m := &measurement{Stage: experiment.NewStage(env, res), Servers: &fileserver.Servers{Env: env}}
+func run(ctx context.Context, env experiment.Env, res *record.Result) (err error) {
+	m := &measurement{Stage: experiment.NewStage(env, res), Servers: &experiment.Servers{Env: env}}
 	if m.Programs, err = m.Build(ctx, []experiment.Program{{Name: "websocket"}}); err != nil {
 		return err
 	}
 	m.Built()
-	if m.cert, m.key, err = fileserver.Certificate(env.Work); err != nil {
+	if m.cert, m.key, err = experiment.Certificate(env.Work); err != nil {
 		return err
 	}
-	if env.Millrace != "" && env.Mode == result.Full {
+	if env.Millrace != "" && env.Mode == record.Full {
 		echo, err := m.startUpstream(ctx)
 		if err != nil {
 			return err
@@ -65,7 +63,7 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) (err error
 	}
 	plan := newPlan(m.arms(ctx, env.Mode), env, m.MostConnections(idleConnections))
 	plan.Budget = m.Left()
-	err = trial.RunPlan(ctx, plan, res, m.Part(0, 1, 0))
+	err = experiment.RunPlan(ctx, plan, res, m.Part(0, 1, 0))
 	res.Tables = append(res.Tables, experiment.Beside(res, millrace, millrace+overTLS, millrace+channels, millrace+proxy))
 	res.Answer = answer(res)
 	return err
@@ -91,25 +89,25 @@ const startTime = 10 * time.Second
 
 // newPlan is what is measured, with at most so many quiet connections; the caller
 // sets the budget.
-func newPlan(arms []trial.Arm, env experiment.Env, most int) trial.Plan {
-	p := trial.Plan{
+func newPlan(arms []experiment.Arm, env experiment.Env, most int) experiment.Plan {
+	p := experiment.Plan{
 		Arms: arms, Decide: []string{"cpu_ns", "requests_per_second"}, Metrics: metrics(),
 		Delta: delta, PerRestart: 1, Seed: env.Seed,
 		Slot: 600 * time.Millisecond, Warmup: 100 * time.Millisecond,
 	}
 	for _, peer := range []string{"coder", "gorilla"} {
-		p.Also = append(p.Also, trial.Pair{Arm: millrace, Baseline: peer})
+		p.Also = append(p.Also, experiment.Pair{Arm: millrace, Baseline: peer})
 	}
 	for _, peer := range []string{gws + channels, "coder" + channels, "gorilla" + channels} {
-		p.Also = append(p.Also, trial.Pair{Arm: millrace + channels, Baseline: peer})
+		p.Also = append(p.Also, experiment.Pair{Arm: millrace + channels, Baseline: peer})
 	}
-	p.Also = append(p.Also, trial.Pair{Arm: millrace + overTLS, Baseline: gws + overTLS}, trial.Pair{Arm: millrace + proxy, Baseline: "nginx" + proxy})
+	p.Also = append(p.Also, experiment.Pair{Arm: millrace + overTLS, Baseline: gws + overTLS}, experiment.Pair{Arm: millrace + proxy, Baseline: "nginx" + proxy})
 	p.Also = known(p.Also, arms)
-	if env.Mode == result.Full {
+	if env.Mode == record.Full {
 		p.Workloads = full(most)
 	} else {
 		p.Slot, p.Warmup = 250*time.Millisecond, 50*time.Millisecond
-		p.Workloads = []trial.Workload{
+		p.Workloads = []experiment.Workload{
 			idleWorkload("quiet", min(most, 1000), 500*time.Millisecond, nil), echo(20, 50), published(1000, 20*time.Millisecond, 15),
 		}
 		for i := range p.Workloads {
@@ -130,9 +128,9 @@ func newPlan(arms []trial.Arm, env experiment.Env, most int) trial.Plan {
 
 // full are the workloads of a full run. Quiet connections come first: memory is
 // read of servers that have done nothing else.
-func full(most int) []trial.Workload {
+func full(most int) []experiment.Workload {
 	const rest = 2 * time.Second
-	w := []trial.Workload{
+	w := []experiment.Workload{
 		idleWorkload("quiet", most, rest, echoArms()),
 		idleWorkload("quiet over TLS", most/4, rest, []string{gws + overTLS, millrace + overTLS}),
 		idleWorkload("quiet, passed on", most/2, rest, []string{"nginx" + proxy, millrace + proxy}),
@@ -146,12 +144,12 @@ func full(most int) []trial.Workload {
 }
 
 // known are the pairs of arms that there are.
-func known(pairs []trial.Pair, arms []trial.Arm) []trial.Pair {
+func known(pairs []experiment.Pair, arms []experiment.Arm) []experiment.Pair {
 	there := map[string]bool{}
 	for _, a := range arms {
 		there[a.Name] = true
 	}
-	var out []trial.Pair
+	var out []experiment.Pair
 	for _, p := range pairs {
 		if there[p.Arm] && there[p.Baseline] {
 			out = append(out, p)
@@ -161,8 +159,8 @@ func known(pairs []trial.Pair, arms []trial.Arm) []trial.Pair {
 }
 
 // echo is the workload of messages that come back.
-func echo(size, connections int) trial.Workload {
-	return trial.Workload{
+func echo(size, connections int) experiment.Workload {
+	return experiment.Workload{
 		Name:  fmt.Sprintf("echo %d B, %d", size, connections),
 		About: fmt.Sprintf("messages of %d bytes, one under way on each of %d connections", size, connections),
 		Load: load.Config{
@@ -173,7 +171,7 @@ func echo(size, connections int) trial.Workload {
 }
 
 // answer is about CPU time of echoes and deliveries, and memory.
-func answer(res *result.Result) string {
+func answer(res *record.Result) string {
 	var parts []string
 	for _, v := range res.Verdicts {
 		plain := v.Arm == millrace && v.Baseline == gws || v.Arm == millrace+channels && v.Baseline == gws+channels

@@ -9,8 +9,8 @@ import (
 
 	"millrace/cmd/millrace/internal/console"
 	"millrace/lab"
+	"millrace/lab/record"
 	"millrace/lab/report"
-	"millrace/lab/result"
 )
 
 // Compare is `millrace lab compare`.
@@ -40,23 +40,23 @@ func (c *Compare) Run(s console.Streams) error {
 	if err != nil {
 		return err
 	}
-	res, err := c.Progress.Measure(s, "compare "+strings.Join(c.Arms, " "), func(ctx context.Context, watch result.Watch) (*result.Result, error) {
+	res, err := c.Progress.Measure(s, "compare "+strings.Join(c.Arms, " "), func(ctx context.Context, watch record.Watch) (*record.Result, error) {
 		return lab.Compare(ctx, o, watch)
 	})
-	return Conclude(s, res, err, c.JSON == ToOutput || c.Progress.Events == ToOutput, func(res *result.Result) ([]string, error) {
-		return keep(s, res, map[string]func(io.Writer, *result.Result) error{
+	return Conclude(s, res, err, c.JSON == ToOutput || c.Progress.Events == ToOutput, func(res *record.Result) ([]string, error) {
+		return keep(s, res, map[string]func(io.Writer, *record.Result) error{
 			c.JSON: report.Write, c.HTML: report.HTML, c.Markdown: report.Markdown,
 		})
 	})
 }
 
 func (c *Compare) options() (lab.CompareOptions, error) {
-	o := lab.CompareOptions{Mode: result.Quick, Delta: c.Delta / 100, Differ: c.Differ, Seed: c.Seed, Blocks: c.Blocks, Slot: c.Slot}
+	o := lab.CompareOptions{Mode: record.Quick, Delta: c.Delta / 100, Differ: c.Differ, Seed: c.Seed, Blocks: c.Blocks, Slot: c.Slot}
 	if c.Quick && c.Full {
 		return o, console.Usage("--quick and --full: only one of them", "leave one of them out")
 	}
 	if c.Full {
-		o.Mode = result.Full
+		o.Mode = record.Full
 	}
 	if len(c.Arms) < 2 {
 		return o, console.Usage("one server is nothing to compare", "millrace lab compare A=http://127.0.0.1:8080/ B=http://127.0.0.1:8081/")

@@ -15,8 +15,8 @@ import (
 	"millrace/cmd/millrace/internal/version"
 	"millrace/lab/live"
 	"millrace/lab/load"
+	"millrace/lab/record"
 	"millrace/lab/report"
-	"millrace/lab/result"
 )
 
 // Command is `millrace lab`: one field for each verb.
@@ -37,23 +37,23 @@ type Progress struct {
 // there is a terminal, plain lines on the standard error elsewhere. The standard
 // output stays free for the result. An interrupt ends work's context, a second
 // one the program.
-func (p Progress) Measure(s console.Streams, title string, work func(ctx context.Context, watch result.Watch) (*result.Result, error)) (*result.Result, error) {
+func (p Progress) Measure(s console.Streams, title string, work func(ctx context.Context, watch record.Watch) (*record.Result, error)) (*record.Result, error) {
 	ctx, stop := console.UntilInterrupted()
 	defer stop()
 	events, done, err := p.events(s)
 	if err != nil {
 		return nil, err
 	}
-	var res *result.Result
-	run := func(ctx context.Context, watch result.Watch) (err error) {
-		res, err = work(ctx, func(e result.Event) {
+	var res *record.Result
+	run := func(ctx context.Context, watch record.Watch) (err error) {
+		res, err = work(ctx, func(e record.Event) {
 			events(e)
 			watch(e)
 		})
 		if res != nil {
 			v := version.Read()
 			res.Version, res.Command = strings.TrimSpace(v.Version+" "+v.Revision), os.Args
-			events(result.Event{Time: time.Now(), Kind: result.EventEnd, Text: strings.Join(report.Sentence(res), "\n"), Verdicts: res.Verdicts, Done: 1})
+			events(record.Event{Time: time.Now(), Kind: record.EventEnd, Text: strings.Join(report.Sentence(res), "\n"), Verdicts: res.Verdicts, Done: 1})
 		}
 		return err
 	}
@@ -73,10 +73,10 @@ const ToOutput = "-"
 
 // events is where --events goes; done closes it, and says whether all of it was
 // written.
-func (p Progress) events(s console.Streams) (watch result.Watch, done func() error, err error) {
+func (p Progress) events(s console.Streams) (watch record.Watch, done func() error, err error) {
 	switch p.Events {
 	case "":
-		return func(result.Event) {}, func() error { return nil }, nil
+		return func(record.Event) {}, func() error { return nil }, nil
 	case ToOutput:
 		return live.NDJSON(s.Out), func() error { return nil }, nil
 	}
@@ -93,7 +93,7 @@ const summaryWidth = 100
 // Conclude prints what was found on the standard output, keeps it in files, and
 // makes an error of what must not be taken for a finding. Where the standard
 // output is for JSON, the text goes to the standard error.
-func Conclude(s console.Streams, res *result.Result, err error, json bool, keep func(*result.Result) ([]string, error)) error {
+func Conclude(s console.Streams, res *record.Result, err error, json bool, keep func(*record.Result) ([]string, error)) error {
 	if res == nil || len(res.Samples)+len(res.Tables) == 0 {
 		if err == nil {
 			err = errors.New("stopped before anything was measured")

@@ -11,8 +11,8 @@ import (
 	"millrace/cmd/millrace/internal/console"
 	"millrace/lab"
 	"millrace/lab/load"
+	"millrace/lab/record"
 	"millrace/lab/report"
-	"millrace/lab/result"
 )
 
 // Load is `millrace lab load`.
@@ -43,11 +43,11 @@ func (c *Load) Run(s console.Streams) error {
 	if err != nil {
 		return err
 	}
-	res, err := c.Progress.Measure(s, "load "+c.URL, func(ctx context.Context, watch result.Watch) (*result.Result, error) {
+	res, err := c.Progress.Measure(s, "load "+c.URL, func(ctx context.Context, watch record.Watch) (*record.Result, error) {
 		return lab.Load(ctx, lab.LoadOptions{Config: cfg, PID: c.PID, Syscalls: c.Syscalls}, watch)
 	})
-	return Conclude(s, res, err, c.JSON == ToOutput || c.Progress.Events == ToOutput, func(res *result.Result) ([]string, error) {
-		return keep(s, res, map[string]func(io.Writer, *result.Result) error{
+	return Conclude(s, res, err, c.JSON == ToOutput || c.Progress.Events == ToOutput, func(res *record.Result) ([]string, error) {
+		return keep(s, res, map[string]func(io.Writer, *record.Result) error{
 			c.JSON: report.Write, c.HTML: report.HTML, c.PNG: report.Usage,
 		})
 	})
@@ -82,7 +82,7 @@ func (c *Load) config() (load.Config, error) {
 }
 
 // keep writes a result to the files that were asked for; "" is none.
-func keep(s console.Streams, res *result.Result, files map[string]func(io.Writer, *result.Result) error) ([]string, error) {
+func keep(s console.Streams, res *record.Result, files map[string]func(io.Writer, *record.Result) error) ([]string, error) {
 	var written []string
 	for name, write := range files {
 		if name == "" {

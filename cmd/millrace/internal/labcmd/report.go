@@ -7,8 +7,8 @@ import (
 
 	"millrace/cmd/millrace/internal/console"
 	"millrace/lab/live"
+	"millrace/lab/record"
 	"millrace/lab/report"
-	"millrace/lab/result"
 )
 
 // Report is `millrace lab report`.
@@ -23,7 +23,7 @@ const marker = "benchmarks"
 
 // Run draws stored results.
 func (c *Report) Run(s console.Streams) error {
-	results := make([]*result.Result, 0, len(c.Files))
+	results := make([]*record.Result, 0, len(c.Files))
 	for _, name := range c.Files {
 		res, err := readResult(name)
 		if err != nil {
@@ -53,7 +53,7 @@ func (c *Report) Run(s console.Streams) error {
 	return nil
 }
 
-func readResult(name string) (*result.Result, error) {
+func readResult(name string) (*record.Result, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, fmt.Errorf("reading the result: %w", err)
@@ -67,7 +67,7 @@ func readResult(name string) (*result.Result, error) {
 }
 
 // into replaces the table in a Markdown file.
-func into(name string, results []*result.Result) error {
+func into(name string, results []*record.Result) error {
 	text, err := os.ReadFile(name)
 	if err != nil {
 		return fmt.Errorf("reading the file for the table: %w", err)

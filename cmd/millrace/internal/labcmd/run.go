@@ -9,8 +9,8 @@ import (
 	"millrace/cmd/millrace/internal/console"
 	"millrace/lab"
 	"millrace/lab/experiment"
+	"millrace/lab/record"
 	"millrace/lab/report"
-	"millrace/lab/result"
 	"millrace/lab/subject"
 )
 
@@ -52,21 +52,21 @@ func (c *Run) Run(s console.Streams) error {
 		return fmt.Errorf("making a folder for the experiment's files: %w", err)
 	}
 	defer os.RemoveAll(env.Work) //nolint:errcheck // files of its own, in the folder for such
-	res, err := c.Progress.Measure(s, "experiment "+c.Name, func(ctx context.Context, watch result.Watch) (*result.Result, error) {
+	res, err := c.Progress.Measure(s, "experiment "+c.Name, func(ctx context.Context, watch record.Watch) (*record.Result, error) {
 		env.Watch = watch
 		return lab.Experiment(ctx, c.Name, env)
 	})
-	return Conclude(s, res, err, c.Progress.Events == ToOutput, func(res *result.Result) ([]string, error) { return report.Files(c.Out, res) })
+	return Conclude(s, res, err, c.Progress.Events == ToOutput, func(res *record.Result) ([]string, error) { return report.Files(c.Out, res) })
 }
 
 // Env is what the experiment runs in, without a folder for its files.
 func (c *Run) Env() (experiment.Env, error) {
-	env := experiment.Env{Mode: result.Quick, Seed: c.Seed, Only: c.Only}
+	env := experiment.Env{Mode: record.Quick, Seed: c.Seed, Only: c.Only}
 	if c.Quick && c.Full {
 		return env, console.Usage("--quick and --full: only one of them", "leave one of them out")
 	}
 	if c.Full {
-		env.Mode = result.Full
+		env.Mode = record.Full
 	}
 	if info, err := os.Stat(c.Out); err == nil && !info.IsDir() {
 		return env, console.Usage(fmt.Sprintf("%s is not a folder", c.Out), "--out . writes here")

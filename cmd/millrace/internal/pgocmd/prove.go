@@ -9,9 +9,9 @@ import (
 
 	"millrace/cmd/millrace/internal/console"
 	"millrace/cmd/millrace/internal/labcmd"
-	"millrace/lab/experiment/pgoproof"
+	"millrace/lab/experiment/images"
+	"millrace/lab/record"
 	"millrace/lab/report"
-	"millrace/lab/result"
 	"millrace/lab/subject"
 )
 
@@ -54,16 +54,16 @@ func (c *Prove) Run(s console.Streams) error {
 		return fmt.Errorf("making a folder for the executables: %w", err)
 	}
 	defer os.RemoveAll(env.Work) //nolint:errcheck // files of its own, in the folder for such
-	res, err := c.Progress.Measure(s, "proof of a profile", func(ctx context.Context, watch result.Watch) (*result.Result, error) {
+	res, err := c.Progress.Measure(s, "proof of a profile", func(ctx context.Context, watch record.Watch) (*record.Result, error) {
 		env.Watch = watch
-		return pgoproof.Prove(ctx, env, p)
+		return images.Prove(ctx, env, p)
 	})
-	return profileFailure(labcmd.Conclude(s, res, err, c.Progress.Events == labcmd.ToOutput, func(res *result.Result) ([]string, error) { return report.Files(c.Out, res) }))
+	return profileFailure(labcmd.Conclude(s, res, err, c.Progress.Events == labcmd.ToOutput, func(res *record.Result) ([]string, error) { return report.Files(c.Out, res) }))
 }
 
 // proof is what was asked for.
-func (c *Prove) proof() (pgoproof.Proof, error) {
-	p := pgoproof.Proof{Profile: c.Profile, Without: c.Without, With: c.With, Paths: c.Path, Connections: c.Connections}
+func (c *Prove) proof() (images.Proof, error) {
+	p := images.Proof{Profile: c.Profile, Without: c.Without, With: c.With, Paths: c.Path, Connections: c.Connections}
 	switch {
 	case (c.Without == "") != (c.With == ""):
 		return p, console.Usage("--without and --with: both are needed, or none", PGOExamples("pgo prove")[1])
