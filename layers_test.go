@@ -47,7 +47,7 @@ var rooms = map[string][][]string{
 		{"cache/control"},
 		{"cache"},
 		{"cache/fetch"},
-		{"cache/purger", "cache/tier"},
+		{"cache/purge", "cache/tier"},
 		{"cache/object", "cache/rules"},
 		{"cache/fill", "cache/key", "cache/purge", "cache/rfc9111"},
 	},

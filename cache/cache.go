@@ -30,7 +30,6 @@ import (
 
 	"millrace/cache/fetch"
 	"millrace/cache/purge"
-	"millrace/cache/purger"
 	"millrace/cache/rules"
 	"millrace/cache/tier"
 	"millrace/internal/observe/meter"
@@ -80,7 +79,7 @@ type Handler struct {
 	proxy *proxy.Handler // what was asked for, and requests that are not for the cache
 
 	tiers   *tier.Tiers
-	purges  *purger.Purger
+	purges  *purge.Purger
 	purged  func(purge.Selector) error // nil: nobody is told
 	fetches *fetch.Fetcher
 	packer  packer
@@ -188,7 +187,7 @@ func (h *Handler) openTiers(o Options, d Deps) (err error) {
 		d.Disk = opened
 		h.life.owned = append(h.life.owned, opened)
 	}
-	p := purger.Options{
+	p := purge.Options{
 		Index: purge.New(0), Alike: h.rules.Alike, Publish: d.Publish, Outbox: d.Outbox,
 		Purged: func() { h.meters.Purges.Add(0, 1) }, ErrorLog: d.ErrorLog,
 	}
@@ -200,7 +199,7 @@ func (h *Handler) openTiers(o Options, d Deps) (err error) {
 			return err
 		}
 	}
-	if h.purges, err = purger.NewPurger(p); err != nil {
+	if h.purges, err = purge.NewPurger(p); err != nil {
 		return err
 	}
 	h.life.owned = append(h.life.owned, h.purges)

@@ -25,7 +25,6 @@ import (
 	"millrace/cache/fill"
 	"millrace/cache/object"
 	"millrace/cache/purge"
-	"millrace/cache/purger"
 	"millrace/cache/rfc9111"
 	"millrace/cache/rules"
 	"millrace/cache/tier"
@@ -59,7 +58,7 @@ type Config struct {
 	Transport    http.RoundTripper // the way to the upstream
 	Rules        *rules.Rules
 	Tiers        *tier.Tiers
-	Purges       *purger.Purger
+	Purges       *purge.Purger
 	Languages    []string         // see rfc9111.Normal
 	Tags         []string         // fields of an answer with purge tags, canonical
 	Hidden       []string         // fields that no client gets, those among them

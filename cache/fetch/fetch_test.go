@@ -10,13 +10,12 @@ import (
 	"testing"
 
 	"millrace/cache/purge"
-	"millrace/cache/purger"
 	"millrace/cache/tier"
 )
 
 // A fetch that Close ends while its leader does not listen leaves nobody waiting.
 func TestEndBeforeTheLeaderListens(t *testing.T) {
-	purges, err := purger.NewPurger(purger.Options{Index: purge.New(0), ErrorLog: slog.New(slog.DiscardHandler)})
+	purges, err := purge.NewPurger(purge.Options{Index: purge.New(0), ErrorLog: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

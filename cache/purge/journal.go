@@ -1,4 +1,4 @@
-package purger
+package purge
 
 import (
 	"errors"
@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"sync"
-
-	"millrace/cache/purge"
 )
 
 // journal keeps the purges of a cache with a disk there, so that what was
@@ -17,7 +15,7 @@ type journal struct {
 	mu      sync.Mutex
 	f       *os.File
 	path    string
-	index   *purge.Index
+	index   *Index
 	records int // appended to what Save said
 }
 
@@ -26,7 +24,7 @@ const maxRecords = 100_000
 
 // open reads an earlier run's purges into index and begins a new file. A file
 // that cannot be read is not an error: what is on disk is validated before use.
-func (j *journal) open(path string, index *purge.Index, log *slog.Logger) error {
+func (j *journal) open(path string, index *Index, log *slog.Logger) error {
 	saved, err := os.ReadFile(path)
 	if err == nil {
 		err = index.Restore(saved)
@@ -79,7 +77,7 @@ func (j *journal) add(list []purged) error {
 	}
 	var b []byte
 	for _, p := range list {
-		b = append(b, purge.Record(p.selector, p.at)...)
+		b = append(b, Record(p.selector, p.at)...)
 	}
 	if _, err := j.f.Write(b); err != nil {
 		return fmt.Errorf("keeping a purge: %w", err)

@@ -1,4 +1,4 @@
-package purger
+package purge
 
 import (
 	"bytes"
@@ -13,8 +13,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"millrace/cache/purge"
 )
 
 // station is a shared store's line for announcements, which may be down.
@@ -50,7 +48,7 @@ func (s *station) set(down bool) {
 func machine(t *testing.T, s *station, outbox string) *Purger {
 	t.Helper()
 	p, err := NewPurger(Options{
-		Index: purge.New(0), Alike: func(s purge.Selector) []purge.Selector { return []purge.Selector{s} },
+		Index: New(0), Alike: func(s Selector) []Selector { return []Selector{s} },
 		Publish: s.publish, Outbox: outbox, Purged: func() {}, ErrorLog: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -73,8 +71,8 @@ func (s *station) end(t *testing.T, p *Purger) {
 
 // stateAfter is what becomes of an object that another machine has stored after an
 // announcement.
-func stateAfter(p *Purger, id string) purge.State {
-	return p.Index().State(&purge.Object{URL: "http://a.example/x", Host: "a.example", At: p.Time(id)}, nil)
+func stateAfter(p *Purger, id string) State {
+	return p.Index().State(&Object{URL: "http://a.example/x", Host: "a.example", At: p.Time(id)}, nil)
 }
 
 // TestOutbox: a purge that others could not be told of holds over a restart, and
@@ -85,17 +83,17 @@ func TestOutbox(t *testing.T) {
 		line := &station{down: true}
 		h := machine(t, line, dir)
 		h.Message([]byte(`{"id":"old","hello":true}`), false)
-		if err := h.Purge(t.Context(), purge.Selector{URL: "http://a.example/x", Hard: true}); !errors.Is(err, errDown) || errors.Is(err, errNoOutbox) {
+		if err := h.Purge(t.Context(), Selector{URL: "http://a.example/x", Hard: true}); !errors.Is(err, errDown) || errors.Is(err, errNoOutbox) {
 			t.Errorf("error %v", err)
 		}
-		if s := stateAfter(h, "old"); s != purge.Gone {
+		if s := stateAfter(h, "old"); s != Gone {
 			t.Errorf("after the purge what was stored before it is %v", s)
 		}
 		line.end(t, h)
 
 		h = machine(t, line, dir)
 		h.Message([]byte(`{"id":"old","hello":true}`), false) // as the stream is read again
-		if s := stateAfter(h, "old"); s != purge.Gone {
+		if s := stateAfter(h, "old"); s != Gone {
 			t.Errorf("after a restart what was purged is %v", s)
 		}
 		line.set(false)
@@ -106,7 +104,7 @@ func TestOutbox(t *testing.T) {
 		}
 		h.Message([]byte(line.said[0]), false)
 		h.Message([]byte(`{"id":"new","hello":true}`), false)
-		if old, fresh := stateAfter(h, "old"), stateAfter(h, "new"); old != purge.Gone || fresh != purge.Valid {
+		if old, fresh := stateAfter(h, "old"), stateAfter(h, "new"); old != Gone || fresh != Valid {
 			t.Errorf("once it was told: what was stored before is %v, after it %v", old, fresh)
 		}
 		line.end(t, h)
@@ -130,16 +128,16 @@ func TestOutboxBounds(t *testing.T) {
 			}
 			return len(left)
 		}
-		one := purge.Selector{Tag: "a", Hard: true}
+		one := Selector{Tag: "a", Hard: true}
 		for range 10 {
 			h.Purge(t.Context(), one)
-			h.Purge(t.Context(), purge.Selector{Tag: "a"})
+			h.Purge(t.Context(), Selector{Tag: "a"})
 		}
 		if n := files(); n > 3 { // a hard one, a soft one, and one that was under way
 			t.Errorf("%d files for one purge, again and again", n)
 		}
 		for i := range 2*maxOutbox + 10 {
-			h.Purge(t.Context(), purge.Selector{Tag: fmt.Sprint(i)})
+			h.Purge(t.Context(), Selector{Tag: fmt.Sprint(i)})
 		}
 		if n := files(); n > 2 {
 			t.Errorf("%d files, want one that stands for all", n)
@@ -150,7 +148,7 @@ func TestOutboxBounds(t *testing.T) {
 		line.end(t, h)
 		h = machine(t, line, dir)
 		h.Message([]byte(`{"id":"old","hello":true}`), false)
-		if s := stateAfter(h, "old"); s != purge.Gone {
+		if s := stateAfter(h, "old"); s != Gone {
 			t.Errorf("after too many purges and a restart it is %v", s)
 		}
 		line.end(t, h)
@@ -172,7 +170,7 @@ func TestOutboxDamaged(t *testing.T) {
 		}
 		h := machine(t, &station{down: true}, dir)
 		h.Message([]byte(`{"id":"old","hello":true}`), false)
-		if s := stateAfter(h, "old"); s != purge.Gone {
+		if s := stateAfter(h, "old"); s != Gone {
 			t.Errorf("%s: it is %v", name, s)
 		}
 	}
@@ -181,7 +179,7 @@ func TestOutboxDamaged(t *testing.T) {
 // TestOutboxInMemory: without a folder the one who purges is told what is at stake.
 func TestOutboxInMemory(t *testing.T) {
 	h := machine(t, &station{down: true}, "")
-	if err := h.Purge(t.Context(), purge.Selector{All: true}); !errors.Is(err, errNoOutbox) {
+	if err := h.Purge(t.Context(), Selector{All: true}); !errors.Is(err, errNoOutbox) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -1,9 +1,7 @@
-package purger
+package purge
 
 import (
 	"sync"
-
-	"millrace/cache/purge"
 )
 
 // order keeps the order of purges that all machines see. An object in the shared store
@@ -11,8 +9,8 @@ import (
 // asked the upstream.
 type order struct {
 	mu       sync.Mutex
-	received []announced           // the latest, oldest first
-	own      map[string]purge.Time // ours that we have not heard yet, with their numbers here
+	received []announced     // the latest, oldest first
+	own      map[string]Time // ours that we have not heard yet, with their numbers here
 }
 
 // announced is an announcement that was received. What this machine asked its upstream
@@ -21,7 +19,7 @@ type order struct {
 // had yet to receive; it is surely younger than what was purged here up to floor.
 type announced struct {
 	id        string
-	at, floor purge.Time
+	at, floor Time
 }
 
 // maxAnnounced is how many announcements are remembered, and how many of our own
@@ -31,14 +29,14 @@ const maxAnnounced = 10_000
 
 // announceOwn notes an announcement that this machine is about to make. take puts the
 // purge into effect here, and returns its number.
-func (l *order) announceOwn(id string, take func() purge.Time) {
+func (l *order) announceOwn(id string, take func() Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at := take()
 	if l.own == nil || len(l.own) >= maxAnnounced {
 		clear(l.own) // what is forgotten takes effect twice
 		if l.own == nil {
-			l.own = map[string]purge.Time{}
+			l.own = map[string]Time{}
 		}
 	}
 	l.own[id] = at
@@ -59,7 +57,7 @@ func (l *order) forget(id string) bool {
 
 // receive notes an announcement in the order. If another machine made it, take puts
 // its purge into effect.
-func (l *order) receive(id string, index *purge.Index, take func()) {
+func (l *order) receive(id string, index *Index, take func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.forget(id) {
@@ -77,7 +75,7 @@ func (l *order) receive(id string, index *purge.Index, take func()) {
 }
 
 // epoch is the last announcement received before a moment of the index.
-func (l *order) epoch(at purge.Time) string {
+func (l *order) epoch(at Time) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := len(l.received) - 1; i >= 0; i-- {
@@ -90,7 +88,7 @@ func (l *order) epoch(at purge.Time) string {
 
 // time is the moment of this machine's index that an epoch stands for: 0, before
 // everything, when the epoch is not known here.
-func (l *order) time(epoch string) purge.Time {
+func (l *order) time(epoch string) Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := len(l.received) - 1; i >= 0; i-- {

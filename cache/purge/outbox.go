@@ -1,4 +1,4 @@
-package purger
+package purge
 
 import (
 	"crypto/rand"
@@ -12,8 +12,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"millrace/cache/purge"
 )
 
 const (
@@ -79,7 +77,7 @@ func (b *outbox) open(dir string, log *slog.Logger) {
 		}
 		if err != nil {
 			log.Warn("a purge of an earlier run cannot be read: everything is purged", "err", err)
-			a.Purge = purge.Selector{All: true, Hard: true}
+			a.Purge = Selector{All: true, Hard: true}
 		}
 		a.ID = id // the file's, so that it goes when this was told
 		b.list = append(b.list, &unsent{announcement: a})
@@ -102,7 +100,7 @@ func readSmall(path string) ([]byte, error) {
 
 // everything is what stands for purges that are not known any more.
 func everything() *unsent {
-	return &unsent{announcement: announcement{ID: rand.Text(), Purge: purge.Selector{All: true, Hard: true}}}
+	return &unsent{announcement: announcement{ID: rand.Text(), Purge: Selector{All: true, Hard: true}}}
 }
 
 func (b *outbox) ring() {
@@ -114,9 +112,9 @@ func (b *outbox) ring() {
 
 // covered reports whether a purge that waits in the outbox covers s as well, and will
 // be announced later than now.
-func (b *outbox) covered(s purge.Selector) bool {
+func (b *outbox) covered(s Selector) bool {
 	for _, u := range b.list {
-		all, same := purge.Selector{All: true, Hard: u.Purge.Hard}, s
+		all, same := Selector{All: true, Hard: u.Purge.Hard}, s
 		same.Hard = u.Purge.Hard
 		if !u.sending && (u.Purge.Hard || !s.Hard) && (u.Purge == all || u.Purge == same) {
 			return true
@@ -241,7 +239,7 @@ func (p *Purger) later(a announcement, why error) error {
 		p.order.forgetOwn(a.ID) // nobody will hear of it; the other one is older, and stands for both
 	case tooMany:
 		one := everything().announcement
-		p.order.announceOwn(one.ID, func() purge.Time { return p.purge(one.Purge)[0].at })
+		p.order.announceOwn(one.ID, func() Time { return p.purge(one.Purge)[0].at })
 		var replaced []string
 		replaced, err = p.outbox.merge(one)
 		for _, id := range append(replaced, a.ID) {
@@ -256,7 +254,7 @@ func (p *Purger) later(a announcement, why error) error {
 // Until they are announced, what other machines have stored counts as older.
 func (p *Purger) reopen() {
 	for _, u := range p.outbox.list {
-		p.order.announceOwn(u.ID, func() purge.Time { return p.purge(u.Purge)[0].at })
+		p.order.announceOwn(u.ID, func() Time { return p.purge(u.Purge)[0].at })
 	}
 }
 

@@ -1,8 +1,7 @@
-package purger
+package purge
 
 import (
 	"millrace/cache/key"
-	"millrace/cache/purge"
 )
 
 // maxSuspects is how many answers that turned out to be suspect wait until other
@@ -14,7 +13,7 @@ const maxSuspects = 64
 // been sent before the request was (see [upstream.OnSuspect]). It purges that URL,
 // hard: here at once, elsewhere in the background.
 func (p *Purger) OnSuspect(url string) func() {
-	s := purge.Selector{URL: key.Normal(url), Hard: true}
+	s := Selector{URL: key.Normal(url), Hard: true}
 	return func() {
 		p.purge(s)
 		select {

@@ -6,7 +6,7 @@
 // on the disk, and to the other machines as an announcement. An announcement
 // that cannot be published waits in the outbox; until it is heard, what others
 // have stored counts as older than the purge.
-package purger
+package purge
 
 import (
 	"context"
@@ -19,7 +19,6 @@ import (
 	"unicode/utf8"
 
 	"millrace/cache/key"
-	"millrace/cache/purge"
 	"millrace/internal/lane"
 )
 
@@ -28,10 +27,10 @@ const maxMessage = 32 << 10
 
 // Options of a Purger.
 type Options struct {
-	Index *purge.Index
+	Index *Index
 	// Alike lists what is to be purged for a selector: that, and what is stored
 	// under the same key.
-	Alike func(purge.Selector) []purge.Selector
+	Alike func(Selector) []Selector
 	// Publish tells other machines, this one included; nil: there are none.
 	Publish func(ctx context.Context, message []byte) error
 	// Journal is a file that keeps purges over a restart; empty: none.
@@ -50,7 +49,7 @@ type Purger struct {
 	order      order
 	journal    journal
 	outbox     outbox
-	suspects   chan purge.Selector // see OnSuspect
+	suspects   chan Selector // see OnSuspect
 
 	ctx   context.Context // of what is done in the background
 	start func(func())    // begins a goroutine
@@ -61,7 +60,7 @@ type Purger struct {
 // NewPurger opens journal and outbox, and repeats the purges that an earlier run has
 // left there.
 func NewPurger(o Options) (*Purger, error) {
-	p := &Purger{o: o, suspects: make(chan purge.Selector, maxSuspects), done: make(chan struct{})}
+	p := &Purger{o: o, suspects: make(chan Selector, maxSuspects), done: make(chan struct{})}
 	if o.Journal != "" {
 		if err := p.journal.open(o.Journal, o.Index, o.ErrorLog); err != nil {
 			return nil, err
@@ -96,23 +95,23 @@ func (p *Purger) Save() error { return p.journal.save() }
 func (p *Purger) Close() error { return p.journal.close() }
 
 // Index is where purges are looked up.
-func (p *Purger) Index() *purge.Index { return p.o.Index }
+func (p *Purger) Index() *Index { return p.o.Index }
 
 // Generation is invalidated by every purge, after the index knows of it.
 func (p *Purger) Generation() *lane.Generation { return &p.generation }
 
 // Epoch is the place of a moment of this machine's index in the order of purges
 // that all machines see: the last announcement heard before.
-func (p *Purger) Epoch(at purge.Time) string { return p.order.epoch(at) }
+func (p *Purger) Epoch(at Time) string { return p.order.epoch(at) }
 
 // Time is the moment of this machine's index that an epoch stands for: 0, before
 // everything, when the epoch is not known here.
-func (p *Purger) Time(epoch string) purge.Time { return p.order.time(epoch) }
+func (p *Purger) Time(epoch string) Time { return p.order.time(epoch) }
 
 // Purge takes effect here before it returns, and on other machines as soon as they
 // receive it. An error means that it may not survive a crash, or that the others have
 // not been notified yet: they will be when the shared store answers again.
-func (p *Purger) Purge(ctx context.Context, s purge.Selector) error {
+func (p *Purger) Purge(ctx context.Context, s Selector) error {
 	if err := s.Check(); err != nil {
 		return err
 	}
@@ -122,12 +121,12 @@ func (p *Purger) Purge(ctx context.Context, s purge.Selector) error {
 	}
 	id := rand.Text()
 	var done []purged
-	p.order.announceOwn(id, func() purge.Time { done = p.purge(s); return done[0].at })
+	p.order.announceOwn(id, func() Time { done = p.purge(s); return done[0].at })
 	err := p.journal.add(done)
 	a := announcement{ID: id, Purge: s}
 	message, merr := json.Marshal(a)
 	if !utf8.ValidString(s.URL+s.Prefix+s.Glob+s.Tag+s.Host) || len(message) > maxMessage {
-		a.Purge = purge.Selector{All: true, Hard: s.Hard} // what cannot be said counts for everything
+		a.Purge = Selector{All: true, Hard: s.Hard} // what cannot be said counts for everything
 		message, merr = json.Marshal(a)
 	}
 	if merr == nil {
@@ -141,13 +140,13 @@ func (p *Purger) Purge(ctx context.Context, s purge.Selector) error {
 
 // purged is a purge with its number.
 type purged struct {
-	selector purge.Selector
-	at       purge.Time
+	selector Selector
+	at       Time
 }
 
 // purge is Purge for this machine, without its journal. What it returns is in
 // order, and not empty.
-func (p *Purger) purge(s purge.Selector) []purged {
+func (p *Purger) purge(s Selector) []purged {
 	var done []purged
 	for _, one := range p.o.Alike(s) {
 		done = append(done, purged{one, p.o.Index.Purge(one)})
@@ -159,9 +158,9 @@ func (p *Purger) purge(s purge.Selector) []purged {
 
 // announcement is what one machine tells the others.
 type announcement struct {
-	ID    string         `json:"id"`
-	Hello bool           `json:"hello,omitempty"` // nothing but a place in the order
-	Purge purge.Selector `json:"purge,omitzero"`
+	ID    string   `json:"id"`
+	Hello bool     `json:"hello,omitempty"` // nothing but a place in the order
+	Purge Selector `json:"purge,omitzero"`
 }
 
 // announce announces this machine, so that what it stores has a place in the order of
@@ -188,7 +187,7 @@ func (p *Purger) announce() {
 // means that others were missed: everything older is validated before its next use.
 func (p *Purger) Message(message []byte, lost bool) {
 	if lost {
-		p.purge(purge.Selector{All: true})
+		p.purge(Selector{All: true})
 	}
 	if lost && p.o.Publish != nil {
 		p.start(p.announce) // the order of purges begins anew: so does this machine's place in it
@@ -199,7 +198,7 @@ func (p *Purger) Message(message []byte, lost bool) {
 	var a announcement
 	if err := json.Unmarshal(message, &a); err != nil {
 		p.o.ErrorLog.Warn("another machine said what this one does not understand; everything is validated before its next use", "err", err)
-		a.Purge = purge.Selector{All: true}
+		a.Purge = Selector{All: true}
 	}
 	var done []purged
 	p.order.receive(a.ID, p.o.Index, func() {

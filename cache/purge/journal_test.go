@@ -1,11 +1,9 @@
-package purger
+package purge
 
 import (
 	"log/slog"
 	"path/filepath"
 	"testing"
-
-	"millrace/cache/purge"
 )
 
 // TestJournalReplaced: another process has begun a journal of its own in the same
@@ -13,9 +11,9 @@ import (
 func TestJournalReplaced(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "purges")
 	var ours, theirs, after journal
-	open := func(j *journal) *purge.Index {
+	open := func(j *journal) *Index {
 		t.Helper()
-		index := purge.New(0)
+		index := New(0)
 		if err := j.open(path, index, slog.Default()); err != nil {
 			t.Fatal(err)
 		}
@@ -24,7 +22,7 @@ func TestJournalReplaced(t *testing.T) {
 	}
 	index := open(&ours)
 	open(&theirs)
-	s := purge.Selector{URL: "http://a.example/b"}
+	s := Selector{URL: "http://a.example/b"}
 	at := index.Purge(s)
 	if err := ours.add([]purged{{s, at}}); err != nil {
 		t.Fatal(err)
