@@ -31,17 +31,17 @@ race: ## all tests under the race detector, which is the one thing that needs a 
 	CGO_ENABLED=1 $(GO) test -race ./...
 
 fuzz: ## every fuzz target, FUZZTIME each
-	GO=$(GO) tools/fuzz $(strip $(FUZZTIME))
+	GO=$(GO) packaging/tools/fuzz $(strip $(FUZZTIME))
 
-lint: bin/tools/golangci-lint ## gofumpt, vet, the linters of .golangci.yml; tools/go.mod pins the versions
+lint: bin/tools/golangci-lint ## gofumpt, vet, the linters of .golangci.yml; packaging/tools/go.mod pins the versions
 	bin/tools/golangci-lint fmt --diff
 	bin/tools/golangci-lint run
 
-bench: ## micro-benchmarks; compare two runs with: go tool -modfile=tools/go.mod benchstat OLD NEW
+bench: ## micro-benchmarks; compare two runs with: go tool -modfile=packaging/tools/go.mod benchstat OLD NEW
 	$(GO) test -run='^$$' -bench=. -benchmem -count=$(strip $(COUNT)) ./...
 
 pgo: ## record the profile that builds are optimised by: docs/pgo.md says what is measured before it is kept
-	GO=$(GO) tools/pgo
+	GO=$(GO) packaging/tools/pgo
 
 docs: ## what is made from code and results and checked in: docs/config.md, the schema, the man page, the example config, README's chart
 	$(GO) test ./internal/config -run TestDocuments -update
@@ -52,6 +52,6 @@ clean: ## everything that was built here
 	rm -rf bin dist
 
 # Compiled once per version: it takes minutes.
-bin/tools/golangci-lint: tools/go.mod tools/go.sum
+bin/tools/golangci-lint: packaging/tools/go.mod packaging/tools/go.sum
 	$(GO) build -C tools -trimpath -o ../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	@touch $@

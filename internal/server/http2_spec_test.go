@@ -30,13 +30,13 @@ var h2specFaults = map[string]string{
 }
 
 // TestH2spec has h2spec look at both servers. Its version is pinned in
-// tools/h2spec/go.mod.
+// packaging/tools/h2spec/go.mod.
 func TestH2spec(t *testing.T) {
 	cmd := exec.Command("go", "tool", "-C", filepath.Join("..", "..", "tools", "h2spec"), "-n", "h2spec")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false -trimpath", "GOWORK=off")
 	out, err := cmd.Output()
 	if err != nil {
-		t.Skipf("h2spec of tools/h2spec cannot be built: %v", err)
+		t.Skipf("h2spec of packaging/tools/h2spec cannot be built: %v", err)
 	}
 	for name, o := range map[string]lane.Options{"lane": {}, "no lane": {Off: true}} {
 		t.Run(name, func(t *testing.T) {

@@ -66,7 +66,7 @@ func (p *Process) Kill() {
 	}
 }
 
-// S3Program builds an S3 server, versitygw, whose version tools/s3/go.mod pins, in
+// S3Program builds an S3 server, versitygw, whose version packaging/tools/s3/go.mod pins, in
 // the checkout with that root, and returns its path; Go's cache keeps it. A test
 // that cannot have it skips, or fails where MILLRACE_NEED_S3 is 1.
 func S3Program(t testing.TB, root string) string {
@@ -85,7 +85,7 @@ func S3Program(t testing.TB, root string) string {
 	if os.Getenv("MILLRACE_NEED_S3") == "1" {
 		t.Fatalf("building versitygw: %v\n%s", err, text)
 	}
-	t.Skipf("the S3 server of tools/s3 cannot be built (MILLRACE_NEED_S3=1 makes that an error): %v\n%s", err, text)
+	t.Skipf("the S3 server of packaging/tools/s3 cannot be built (MILLRACE_NEED_S3=1 makes that an error): %v\n%s", err, text)
 	return ""
 }
 

@@ -1,4 +1,4 @@
-module millrace/tools/nfpm
+module millrace/packaging/tools/nfpm
 
 go 1.26.0
 

@@ -1,4 +1,4 @@
-module millrace/tools/h2spec
+module millrace/packaging/tools/h2spec
 
 go 1.26.0
 

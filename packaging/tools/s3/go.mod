@@ -1,4 +1,4 @@
-module millrace/tools/s3
+module millrace/packaging/tools/s3
 
 go 1.26.0
 
