@@ -87,11 +87,11 @@ var rooms = map[string][][]string{
 	},
 	"cmd/millrace": {
 		{"cmd/millrace"},
-		{"cmd/millrace/internal/cachecmd", "cmd/millrace/internal/certscmd", "cmd/millrace/internal/explaincmd", "cmd/millrace/internal/imagescmd", "cmd/millrace/internal/importcmd", "cmd/millrace/internal/maintenancecmd", "cmd/millrace/internal/packcmd", "cmd/millrace/internal/passwordcmd", "cmd/millrace/internal/pgocmd", "cmd/millrace/internal/slowcmd", "cmd/millrace/internal/topcmd", "cmd/millrace/internal/wscmd"},
+		{"cmd/millrace/internal/cachecmd", "cmd/millrace/internal/opscmd", "cmd/millrace/internal/explaincmd", "cmd/millrace/internal/imagescmd", "cmd/millrace/internal/importcmd", "cmd/millrace/internal/opscmd", "cmd/millrace/internal/packcmd", "cmd/millrace/internal/opscmd", "cmd/millrace/internal/labcmd", "cmd/millrace/internal/opscmd", "cmd/millrace/internal/opscmd", "cmd/millrace/internal/wscmd"},
 		{"cmd/millrace/internal/labcmd", "cmd/millrace/internal/servecmd"},
-		{"cmd/millrace/internal/help", "cmd/millrace/internal/remote", "cmd/millrace/internal/version"},
-		{"cmd/millrace/internal/cmdline", "cmd/millrace/internal/imageworker"},
-		{"cmd/millrace/internal/cli", "cmd/millrace/internal/console"},
+		{"cmd/millrace/internal/cli", "cmd/millrace/internal/cli", "cmd/millrace/internal/cli"},
+		{"cmd/millrace/internal/cli", "cmd/millrace/internal/imagescmd"},
+		{"cmd/millrace/internal/cli", "cmd/millrace/internal/cli"},
 	},
 	"store": {
 		{"store/storetest"},
@@ -153,7 +153,7 @@ var thirdParty = map[string][]string{
 	"websocket/conn":    {"golang.org/x/sys"},
 	"websocket/frame":   {"github.com/klauspost/compress"},
 
-	"cmd/millrace/internal/topcmd": {"github.com/muesli/cancelreader", "golang.org/x/term"},
+	"cmd/millrace/internal/opscmd": {"github.com/muesli/cancelreader", "golang.org/x/term"},
 	"internal/wire/compress": {
 		"github.com/andybalholm/brotli",
 		"github.com/klauspost/compress",

@@ -38,75 +38,66 @@ import (
 	"path/filepath"
 
 	"millrace/cmd/millrace/internal/cachecmd"
-	"millrace/cmd/millrace/internal/certscmd"
 	"millrace/cmd/millrace/internal/cli"
-	"millrace/cmd/millrace/internal/console"
 	"millrace/cmd/millrace/internal/explaincmd"
-	"millrace/cmd/millrace/internal/help"
 	"millrace/cmd/millrace/internal/imagescmd"
-	"millrace/cmd/millrace/internal/imageworker"
 	"millrace/cmd/millrace/internal/importcmd"
 	"millrace/cmd/millrace/internal/labcmd"
-	"millrace/cmd/millrace/internal/maintenancecmd"
+	"millrace/cmd/millrace/internal/opscmd"
 	"millrace/cmd/millrace/internal/packcmd"
-	"millrace/cmd/millrace/internal/passwordcmd"
-	"millrace/cmd/millrace/internal/pgocmd"
 	"millrace/cmd/millrace/internal/servecmd"
-	"millrace/cmd/millrace/internal/slowcmd"
-	"millrace/cmd/millrace/internal/topcmd"
-	"millrace/cmd/millrace/internal/version"
 	"millrace/cmd/millrace/internal/wscmd"
 	"millrace/static/packfile"
 )
 
 // program is the command line: one field for each verb or group of them.
 type program struct {
-	Serve      servecmd.Serve         `cmd:"" help:"Serve a folder, or what a config says."`
-	Cache      cachecmd.Command       `cmd:"" help:"Put a cache in front of a slow API, and talk to the one that runs."`
-	WS         wscmd.Command          `cmd:"" name:"ws" help:"Answer WebSockets: an echo, channels or a proxy; publish to channels and listen to them."`
-	Images     imagescmd.Command      `cmd:"" help:"Convert a folder's images ahead of time, remove outdated variants, show what it saves."`
-	Certs      certscmd.Certs         `cmd:"" help:"List the certificates that come by themselves, and what went wrong."`
-	Trust      certscmd.Trust         `cmd:"" help:"Print how to trust the CA of this machine's own, of --tls internal."`
-	Pack       packcmd.Pack           `cmd:"" help:"Pack a site into one executable, which serves it."`
-	Check      servecmd.Check         `cmd:"" help:"Report all that is wrong with a config."`
-	Explain    explaincmd.Explain     `cmd:"" help:"Say what answers a URL by a config, and why: site, rule, route, file or upstream, hot or cold."`
-	Top        topcmd.Top             `cmd:"" help:"Show a running server's figures in the terminal: what is wrong, rates, times, caches, upstreams."`
-	Slow       slowcmd.Slow           `cmd:"" help:"List the requests that took far longer than usual, and what they waited for."`
-	Upgrade    servecmd.Upgrade       `cmd:"" help:"Start the program of a running server anew, without a lost request."`
-	Reload     servecmd.Reload        `cmd:"" help:"Have a running server read its config again, and say whether it could."`
-	Init       servecmd.Init          `cmd:"" help:"Write a config to start from."`
-	Password   passwordcmd.Hash       `cmd:"" name:"hash-password" help:"Hash a password from the standard input, for auth."`
-	Sign       passwordcmd.Sign       `cmd:"" help:"Sign an address: who has it is let in for a while, where auth says \"signed\"."`
-	Import     importcmd.Command      `cmd:"" help:"Bring the config of another server along."`
-	Compare    importcmd.Compare      `cmd:"" name:"compare-config" help:"Run nginx, Caddy or Apache by its config and Millrace by its own, and show in what their answers differ."`
-	Lab        labcmd.Command         `cmd:"" help:"Measure servers: load one, compare several, run an experiment."`
-	PGO        pgocmd.PGO             `cmd:"" name:"pgo" help:"Profile-guided optimisation: record, judge, build with and prove profiles."`
-	Version    version.VersionCommand `cmd:"" help:"Print which millrace this is."`
-	Completion help.Completion        `cmd:"" help:"Print a script that completes millrace's command line in a shell."`
-	Man        help.Man               `cmd:"" help:"Print the manual page (in roff: pipe it to \"man -l -\")."`
+	Serve      servecmd.Serve     `cmd:"" help:"Serve a folder, or what a config says."`
+	Cache      cachecmd.Command   `cmd:"" help:"Put a cache in front of a slow API, and talk to the one that runs."`
+	WS         wscmd.Command      `cmd:"" name:"ws" help:"Answer WebSockets: an echo, channels or a proxy; publish to channels and listen to them."`
+	Images     imagescmd.Command  `cmd:"" help:"Convert a folder's images ahead of time, remove outdated variants, show what it saves."`
+	Certs      opscmd.Certs       `cmd:"" help:"List the certificates that come by themselves, and what went wrong."`
+	Trust      opscmd.Trust       `cmd:"" help:"Print how to trust the CA of this machine's own, of --tls internal."`
+	Pack       packcmd.Pack       `cmd:"" help:"Pack a site into one executable, which serves it."`
+	Check      servecmd.Check     `cmd:"" help:"Report all that is wrong with a config."`
+	Explain    explaincmd.Explain `cmd:"" help:"Say what answers a URL by a config, and why: site, rule, route, file or upstream, hot or cold."`
+	Top        opscmd.Top         `cmd:"" help:"Show a running server's figures in the terminal: what is wrong, rates, times, caches, upstreams."`
+	Slow       opscmd.Slow        `cmd:"" help:"List the requests that took far longer than usual, and what they waited for."`
+	Upgrade    servecmd.Upgrade   `cmd:"" help:"Start the program of a running server anew, without a lost request."`
+	Reload     servecmd.Reload    `cmd:"" help:"Have a running server read its config again, and say whether it could."`
+	Init       servecmd.Init      `cmd:"" help:"Write a config to start from."`
+	Password   opscmd.Hash        `cmd:"" name:"hash-password" help:"Hash a password from the standard input, for auth."`
+	Sign       opscmd.Sign        `cmd:"" help:"Sign an address: who has it is let in for a while, where auth says \"signed\"."`
+	Import     importcmd.Command  `cmd:"" help:"Bring the config of another server along."`
+	Compare    importcmd.Compare  `cmd:"" name:"compare-config" help:"Run nginx, Caddy or Apache by its config and Millrace by its own, and show in what their answers differ."`
+	Lab        labcmd.Command     `cmd:"" help:"Measure servers: load one, compare several, run an experiment."`
+	PGO        labcmd.PGO         `cmd:"" name:"pgo" help:"Profile-guided optimisation: record, judge, build with and prove profiles."`
+	Version    cli.VersionCommand `cmd:"" help:"Print which millrace this is."`
+	Completion cli.Completion     `cmd:"" help:"Print a script that completes millrace's command line in a shell."`
+	Man        cli.Man            `cmd:"" help:"Print the manual page (in roff: pipe it to \"man -l -\")."`
 
-	Maintenance maintenancecmd.Maintenance `cmd:"" help:"Close all sites of a running server for a while, or open them again."`
+	Maintenance opscmd.Maintenance `cmd:"" help:"Close all sites of a running server for a while, or open them again."`
 
 	Which bool `name:"version" hidden:"" alone:"" help:"Print which millrace this is."` // the verb is in the help
 }
 
 func main() {
-	s := console.Streams{Out: os.Stdout, Err: os.Stderr}
-	if len(os.Args) > 1 && os.Args[1] == imageworker.Verb { // before all else: one starts for each image that waits
-		if err := imageworker.Main(); err != nil {
+	s := cli.Streams{Out: os.Stdout, Err: os.Stderr}
+	if len(os.Args) > 1 && os.Args[1] == imagescmd.Verb { // before all else: one starts for each image that waits
+		if err := imagescmd.Main(); err != nil {
 			s.Say("millrace: converting images: %v\n", err)
-			os.Exit(console.ExitFailure)
+			os.Exit(cli.ExitFailure)
 		}
 		return
 	}
 	if len(os.Args) > 1 && os.Args[1] == servecmd.HelperVerb {
 		if err := servecmd.Help(os.Args[2:]); err != nil {
 			s.Say("millrace: %v\n", err)
-			os.Exit(console.ExitFailure)
+			os.Exit(cli.ExitFailure)
 		}
 		return
 	}
-	taken := servecmd.TakeSignals(func() { os.Exit(console.ExitFailure) })
+	taken := servecmd.TakeSignals(func() { os.Exit(cli.ExitFailure) })
 	site, err := packfile.OpenSelf()
 	switch {
 	case err == nil:
@@ -121,7 +112,7 @@ func main() {
 const about = "Serves a site: files from a folder, fast, with nothing to set up."
 
 // run is main without the process.
-func run(args []string, s console.Streams, taken *servecmd.Signals) int {
+func run(args []string, s cli.Streams, taken *servecmd.Signals) int {
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
@@ -129,16 +120,16 @@ func run(args []string, s console.Streams, taken *servecmd.Signals) int {
 }
 
 // runPacked is run for a program with a site.
-func runPacked(args []string, s console.Streams, taken *servecmd.Signals, site *packfile.Site) int {
+func runPacked(args []string, s cli.Streams, taken *servecmd.Signals, site *packfile.Site) int {
 	none := func(string) []string { return nil } // they are about millrace
 	return act(new(packcmd.Program), filepath.Base(os.Args[0]), args, job{Streams: s, taken: taken, examples: none, site: site})
 }
 
 // job is what verbs are run with.
 type job struct {
-	console.Streams
+	cli.Streams
 	taken    *servecmd.Signals
-	examples help.Examples
+	examples cli.Examples
 	site     *packfile.Site // nil but for a program with one
 }
 
@@ -147,11 +138,11 @@ func act(structs any, name string, args []string, j job) int {
 	model, err := cli.New(name, about, structs)
 	if err != nil {
 		j.Say("millrace: %v\n", err) // a mistake in the tags: every test would see it
-		return console.ExitFailure
+		return cli.ExitFailure
 	}
 	verb, alone, err := model.Parse(args)
 	if err == nil && alone == nil && servecmd.Serves(verb) {
-		patient := console.NewPatient(j.Err)
+		patient := cli.NewPatient(j.Err)
 		defer patient.Close()
 		j.Err = patient
 		j.Format(servecmd.TypedLogFormat(verb))
@@ -160,13 +151,13 @@ func act(structs any, name string, args []string, j job) int {
 	}
 	switch {
 	case err != nil:
-		err = help.CommandUsage(err, map[string]help.Unexpected{"ws": wscmd.Unexpected})
+		err = cli.CommandUsage(err, map[string]cli.Unexpected{"ws": wscmd.Unexpected})
 	case alone == nil:
 		err = j.runner(verb)()
 	case alone.Name == "version":
-		err = (&version.VersionCommand{}).Run(j.Streams)
+		err = (&cli.VersionCommand{}).Run(j.Streams)
 	default:
-		_, err = io.WriteString(j.Out, help.Page(verb, j.examples))
+		_, err = io.WriteString(j.Out, cli.Page(verb, j.examples))
 	}
 	return j.Explain(err)
 }
@@ -175,26 +166,26 @@ func act(structs any, name string, args []string, j job) int {
 // case, which TestVerbsRun would see.
 func (j job) runner(verb *cli.Node) func() error {
 	switch v := verb.Target.(type) {
-	case interface{ Run(s console.Streams) error }:
+	case interface{ Run(s cli.Streams) error }:
 		return func() error { return v.Run(j.Streams) }
 	case interface {
-		Run(verb *cli.Node, s console.Streams) error
+		Run(verb *cli.Node, s cli.Streams) error
 	}:
 		return func() error { return v.Run(verb, j.Streams) }
 	case interface {
-		Run(verb *cli.Node, s console.Streams, of help.Examples) error
+		Run(verb *cli.Node, s cli.Streams, of cli.Examples) error
 	}:
 		return func() error { return v.Run(verb, j.Streams, j.examples) }
 	case interface {
-		Run(verb *cli.Node, s console.Streams, taken *servecmd.Signals) error
+		Run(verb *cli.Node, s cli.Streams, taken *servecmd.Signals) error
 	}:
 		return func() error { return v.Run(verb, j.Streams, j.taken) }
 	case interface {
-		Run(s console.Streams, site *packfile.Site) error
+		Run(s cli.Streams, site *packfile.Site) error
 	}:
 		return func() error { return v.Run(j.Streams, j.site) }
 	case interface {
-		Run(verb *cli.Node, s console.Streams, taken *servecmd.Signals, site *packfile.Site) error
+		Run(verb *cli.Node, s cli.Streams, taken *servecmd.Signals, site *packfile.Site) error
 	}:
 		return func() error { return v.Run(verb, j.Streams, j.taken, j.site) }
 	}
@@ -206,10 +197,10 @@ func examples(verb string) []string {
 	if verb == "" {
 		return []string{"millrace serve ./public", "millrace cache http://127.0.0.1:5000", "millrace ws --channels", "millrace serve ./photos --images"}
 	}
-	for _, of := range []help.Examples{servecmd.Examples, cachecmd.Examples, wscmd.Examples, imagescmd.Examples, packcmd.Examples, labcmd.Examples, pgocmd.PGOExamples, certscmd.CertsExamples, passwordcmd.PasswordExamples, explaincmd.Examples, importcmd.Examples, maintenancecmd.MaintenanceExamples, slowcmd.SlowExamples, topcmd.TopExamples} {
+	for _, of := range []cli.Examples{servecmd.Examples, cachecmd.Examples, wscmd.Examples, imagescmd.Examples, packcmd.Examples, labcmd.Examples, labcmd.PGOExamples, opscmd.CertsExamples, opscmd.PasswordExamples, explaincmd.Examples, importcmd.Examples, opscmd.MaintenanceExamples, opscmd.SlowExamples, opscmd.TopExamples} {
 		if lines := of(verb); lines != nil {
 			return lines
 		}
 	}
-	return help.OwnExamples(verb)
+	return cli.OwnExamples(verb)
 }

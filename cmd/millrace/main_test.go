@@ -14,8 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"millrace/cmd/millrace/internal/cli"
-	"millrace/cmd/millrace/internal/cmdline"
-	"millrace/cmd/millrace/internal/help"
 	"millrace/cmd/millrace/internal/packcmd"
 	"millrace/cmd/millrace/internal/servecmd"
 	"millrace/internal/config"
@@ -32,7 +30,7 @@ func parse(t *testing.T, verb string, args ...string) (*cli.Node, []config.Setti
 	if err != nil {
 		t.Fatal(err)
 	}
-	return parsed, cmdline.Settings(parsed)
+	return parsed, cli.Settings(parsed)
 }
 
 func modelOf(t *testing.T, structs any) *cli.Node {
@@ -221,7 +219,7 @@ func sameInFile(t *testing.T, key, value string) {
 
 // TestManual holds docs/man/millrace.1 against the program.
 func TestManual(t *testing.T) {
-	golden(t, filepath.Join("..", "..", "docs", "man", "millrace.1"), help.Manual(modelOf(t, new(program)), examples))
+	golden(t, filepath.Join("..", "..", "docs", "man", "millrace.1"), cli.Manual(modelOf(t, new(program)), examples))
 }
 
 // TestExample: the example is what init writes in that folder, and it works.

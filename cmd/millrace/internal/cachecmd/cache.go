@@ -10,9 +10,6 @@ import (
 
 	"millrace/cache"
 	"millrace/cmd/millrace/internal/cli"
-	"millrace/cmd/millrace/internal/cmdline"
-	"millrace/cmd/millrace/internal/console"
-	"millrace/cmd/millrace/internal/remote"
 	"millrace/cmd/millrace/internal/servecmd"
 	"millrace/internal/config"
 	"millrace/store/disk"
@@ -33,17 +30,17 @@ type Command struct {
 type Serve struct {
 	Upstream []string `arg:"" optional:"" env:"MILLRACE_CACHE_UPSTREAM" help:"What to put the cache in front of: http://host:port, https://host, h2c://host:port or unix:/path. host:port and :port are taken as http://. Several share the load."`
 
-	TTL          cmdline.Lifetime `name:"ttl" placeholder:"TIME" key:"cache.ttl" env:"MILLRACE_CACHE_TTL" help:"How long to keep answers that do not say so themselves. Without it they are asked for once at a time, but not kept."`
-	StaleIfError cmdline.Lifetime `placeholder:"TIME" key:"cache.stale_if_error" env:"MILLRACE_CACHE_STALE_IF_ERROR" help:"How long to serve a stale answer when the upstream fails. Default 1h, with other presets 24h or not at all."`
-	CORS         []string         `name:"cors" placeholder:"ORIGIN" key:"cache.cors.origins" env:"MILLRACE_CACHE_CORS" help:"Let pages of this origin read the answers: https://blog.example, https://*.example.org, or * for any. May be repeated."`
-	Preset       Preset           `placeholder:"NAME" values:"api,rfc9111,assets" key:"cache.preset" env:"MILLRACE_CACHE_PRESET" help:"Which habits to start from: api, rfc9111 or assets. Default api."`
-	Memory       cmdline.Size     `placeholder:"SIZE" key:"cache.memory" env:"MILLRACE_CACHE_MEMORY" help:"How much memory answers may take. Default 256MiB."`
-	Disk         string           `placeholder:"DIR" complete:"dir" key:"cache.disk" env:"MILLRACE_CACHE_DISK" help:"Keep answers in this folder, too: they outlive memory and a restart."`
-	DiskSize     cmdline.Size     `placeholder:"SIZE" key:"cache.disk_size" env:"MILLRACE_CACHE_DISK_SIZE" help:"How much of the disk they may take. Default 10GiB."`
-	Shared       string           `placeholder:"URL" key:"cache.shared" env:"MILLRACE_CACHE_SHARED" help:"Share answers and purges with other machines through this Redis or Valkey: redis://host:6379."`
-	DropTracking bool             `key:"cache.key.drop_tracking" env:"MILLRACE_CACHE_DROP_TRACKING" help:"Requests that differ only in utm_source, gclid, fbclid and the like get the same answer."`
-	SortQuery    bool             `key:"cache.key.sort_query" env:"MILLRACE_CACHE_SORT_QUERY" help:"Requests that differ only in the order of their query get the same answer."`
-	ConfigJSON   string           `name:"config-json" placeholder:"FILE" complete:"file" env:"MILLRACE_CACHE_CONFIG_JSON" help:"Do what this config of the published comment cache says (HostPort, Stacosys, CorsOrigin)."`
+	TTL          cli.Lifetime `name:"ttl" placeholder:"TIME" key:"cache.ttl" env:"MILLRACE_CACHE_TTL" help:"How long to keep answers that do not say so themselves. Without it they are asked for once at a time, but not kept."`
+	StaleIfError cli.Lifetime `placeholder:"TIME" key:"cache.stale_if_error" env:"MILLRACE_CACHE_STALE_IF_ERROR" help:"How long to serve a stale answer when the upstream fails. Default 1h, with other presets 24h or not at all."`
+	CORS         []string     `name:"cors" placeholder:"ORIGIN" key:"cache.cors.origins" env:"MILLRACE_CACHE_CORS" help:"Let pages of this origin read the answers: https://blog.example, https://*.example.org, or * for any. May be repeated."`
+	Preset       Preset       `placeholder:"NAME" values:"api,rfc9111,assets" key:"cache.preset" env:"MILLRACE_CACHE_PRESET" help:"Which habits to start from: api, rfc9111 or assets. Default api."`
+	Memory       cli.Size     `placeholder:"SIZE" key:"cache.memory" env:"MILLRACE_CACHE_MEMORY" help:"How much memory answers may take. Default 256MiB."`
+	Disk         string       `placeholder:"DIR" complete:"dir" key:"cache.disk" env:"MILLRACE_CACHE_DISK" help:"Keep answers in this folder, too: they outlive memory and a restart."`
+	DiskSize     cli.Size     `placeholder:"SIZE" key:"cache.disk_size" env:"MILLRACE_CACHE_DISK_SIZE" help:"How much of the disk they may take. Default 10GiB."`
+	Shared       string       `placeholder:"URL" key:"cache.shared" env:"MILLRACE_CACHE_SHARED" help:"Share answers and purges with other machines through this Redis or Valkey: redis://host:6379."`
+	DropTracking bool         `key:"cache.key.drop_tracking" env:"MILLRACE_CACHE_DROP_TRACKING" help:"Requests that differ only in utm_source, gclid, fbclid and the like get the same answer."`
+	SortQuery    bool         `key:"cache.key.sort_query" env:"MILLRACE_CACHE_SORT_QUERY" help:"Requests that differ only in the order of their query get the same answer."`
+	ConfigJSON   string       `name:"config-json" placeholder:"FILE" complete:"file" env:"MILLRACE_CACHE_CONFIG_JSON" help:"Do what this config of the published comment cache says (HostPort, Stacosys, CorsOrigin)."`
 
 	servecmd.Flags `embed:""`
 }
@@ -61,7 +58,7 @@ func (p *Preset) UnmarshalText(text []byte) error {
 }
 
 // Run serves until a signal ends it.
-func (c *Serve) Run(verb *cli.Node, s console.Streams, taken *servecmd.Signals) error {
+func (c *Serve) Run(verb *cli.Node, s cli.Streams, taken *servecmd.Signals) error {
 	what, err := c.source(verb.Parent)
 	if err != nil {
 		return err
@@ -73,22 +70,22 @@ func (c *Serve) Run(verb *cli.Node, s console.Streams, taken *servecmd.Signals) 
 func (c *Serve) source(group *cli.Node) (servecmd.Source, error) {
 	switch {
 	case len(c.Upstream) > 0 && c.ConfigJSON != "":
-		return servecmd.Source{}, console.Usage(
+		return servecmd.Source{}, cli.Usage(
 			"an upstream and a config: only one of them can say what to put the cache in front of",
 			fmt.Sprintf("`millrace cache %s` or `millrace cache --config-json %s`", strings.Join(c.Upstream, " "), c.ConfigJSON),
 		)
 	case c.ConfigJSON != "":
 		return published(c.ConfigJSON), nil
 	case len(c.Upstream) == 0:
-		return servecmd.Source{}, console.Usage("what to put the cache in front of is missing", "for example `millrace cache http://127.0.0.1:5000`; `millrace cache --help` lists what there is")
+		return servecmd.Source{}, cli.Usage("what to put the cache in front of is missing", "for example `millrace cache http://127.0.0.1:5000`; `millrace cache --help` lists what there is")
 	}
-	var all cmdline.Upstreams
+	var all cli.Upstreams
 	for _, text := range c.Upstream {
 		url, err := config.Upstream(text)
 		if err != nil {
 			return servecmd.Source{}, notAnUpstream(text, err, group)
 		}
-		all = append(all, cmdline.Upstream{URL: url, Typed: text})
+		all = append(all, cli.Upstream{URL: url, Typed: text})
 	}
 	return servecmd.Source{
 		Load: func(flags []config.Setting) (*config.Config, error) {
@@ -115,11 +112,11 @@ func published(file string) servecmd.Source {
 // notAnUpstream says what was meant by a word that is not an upstream: perhaps
 // another verb.
 func notAnUpstream(text string, err error, group *cli.Node) error {
-	if other := cmdline.OtherVerb(text, group); other != nil {
+	if other := cli.OtherVerb(text, group); other != nil {
 		return other
 	}
 	message, hint, _ := strings.Cut(err.Error(), "; ")
-	return console.Usage(message, hint)
+	return cli.Usage(message, hint)
 }
 
 // rows say what the one cache of `millrace cache` does, and what to type to
@@ -127,7 +124,7 @@ func notAnUpstream(text string, err error, group *cli.Node) error {
 func rows(up servecmd.Up) [][2]string {
 	o := up.Config.Sites[0].Routes["/"].Cache
 	preset := cmp.Or(o.Preset, "api")
-	ttl := console.Brief(o.TTL) + ", for answers that give none themselves"
+	ttl := cli.Brief(o.TTL) + ", for answers that give none themselves"
 	if o.TTL == 0 {
 		ttl = "none: answers that give none themselves are joined, but not kept; --ttl 5m keeps them"
 	}
@@ -149,7 +146,7 @@ func rows(up servecmd.Up) [][2]string {
 	if strings.HasPrefix(url, "unix:") {
 		url = "http://localhost/"
 	}
-	if !remote.Alone() {
+	if !cli.Alone() {
 		option = " --admin " + up.Admin // which of them is meant has to be said
 	}
 	return append(out,

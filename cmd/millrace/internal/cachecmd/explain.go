@@ -7,8 +7,7 @@ import (
 	"time"
 
 	"millrace/cache/control"
-	"millrace/cmd/millrace/internal/console"
-	"millrace/cmd/millrace/internal/remote"
+	"millrace/cmd/millrace/internal/cli"
 )
 
 // Explain is `millrace cache explain`.
@@ -18,19 +17,19 @@ type Explain struct {
 	Header []string `short:"H" sep:"none" placeholder:"HEADER" help:"A header that the request would have, as in 'Cookie: session=1'. May be repeated."`
 	JSON   bool     `name:"json" help:"Print it as JSON."`
 
-	remote.Flags `embed:""`
+	cli.Flags `embed:""`
 }
 
 // Run asks the running cache; nothing is fetched for it.
-func (c *Explain) Run(s console.Streams) error {
+func (c *Explain) Run(s cli.Streams) error {
 	header, err := headerOf(c.Header)
 	if err != nil {
 		return err
 	}
 	if !isPage(c.URL) && !strings.HasPrefix(c.URL, "/") {
-		return console.Usage(fmt.Sprintf("%q is not a URL", c.URL), "write it as a client asks for it: http://127.0.0.1:8080/path, or /path alone")
+		return cli.Usage(fmt.Sprintf("%q is not a URL", c.URL), "write it as a client asks for it: http://127.0.0.1:8080/path, or /path alone")
 	}
-	ctx, stop := console.UntilInterrupted()
+	ctx, stop := cli.UntilInterrupted()
 	defer stop()
 	r, err := find(ctx, c.Flags, c.URL)
 	if err != nil {
@@ -66,7 +65,7 @@ func printExplanation(w io.Writer, e control.Explanation) error {
 	row("key", fmt.Sprintf("%q", e.Key))
 	row("where", e.Tier)
 	if e.Status != 0 {
-		row("answer", fmt.Sprintf("%d, %s", e.Status, console.Amount(e.Size)))
+		row("answer", fmt.Sprintf("%d, %s", e.Status, cli.Amount(e.Size)))
 		row("age", seconds(e.Age))
 		left := seconds(e.TTL) + " left"
 		if e.TTL <= 0 {
@@ -100,4 +99,4 @@ func staleness(e control.Explanation) string {
 }
 
 // seconds is a duration as caches count: no finer.
-func seconds(d time.Duration) string { return console.Brief(d.Truncate(time.Second)) }
+func seconds(d time.Duration) string { return cli.Brief(d.Truncate(time.Second)) }

@@ -10,8 +10,7 @@ import (
 	"time"
 
 	"millrace/cache/control"
-	"millrace/cmd/millrace/internal/console"
-	"millrace/cmd/millrace/internal/remote"
+	"millrace/cmd/millrace/internal/cli"
 )
 
 const (
@@ -29,15 +28,15 @@ type Log struct {
 	Follow bool   `short:"f" help:"Go on with what is decided from now on, until it is interrupted."`
 	JSON   bool   `name:"json" help:"Print each as a line of JSON."`
 
-	remote.Flags `embed:""`
+	cli.Flags `embed:""`
 }
 
 // Run prints the ring log.
-func (c *Log) Run(s console.Streams) error {
+func (c *Log) Run(s cli.Streams) error {
 	if c.Number < 1 || c.Number > maxDecisions {
-		return console.Usage(fmt.Sprintf("--number %d: between 1 and %d, which is what a cache remembers", c.Number, maxDecisions), "")
+		return cli.Usage(fmt.Sprintf("--number %d: between 1 and %d, which is what a cache remembers", c.Number, maxDecisions), "")
 	}
-	ctx, stop := console.UntilInterrupted()
+	ctx, stop := cli.UntilInterrupted()
 	defer stop()
 	r, err := find(ctx, c.Flags, c.Filter)
 	if err != nil {
@@ -70,7 +69,7 @@ func (c *Log) Run(s console.Streams) error {
 }
 
 // decisions are the latest ones, oldest first.
-func decisions(ctx context.Context, r *remote.Server, filter string, n int) (list []control.Decision, err error) {
+func decisions(ctx context.Context, r *cli.Server, filter string, n int) (list []control.Decision, err error) {
 	list, err = caches(r).Recent(ctx, filter, n)
 	slices.SortStableFunc(list, func(a, b control.Decision) int { return a.Time.Compare(b.Time) })
 	return list, err
@@ -98,7 +97,7 @@ func (c *Log) print(w io.Writer, list []control.Decision) error {
 			b.WriteString(line)
 			continue
 		}
-		fmt.Fprintf(&b, "%s  %-9s %3d  %8s  %s %s", d.Time.Local().Format("15:04:05.000"), d.Outcome, d.Status, console.Brief(d.Took), d.Method, d.URL)
+		fmt.Fprintf(&b, "%s  %-9s %3d  %8s  %s %s", d.Time.Local().Format("15:04:05.000"), d.Outcome, d.Status, cli.Brief(d.Took), d.Method, d.URL)
 		if d.Reason != "" {
 			fmt.Fprintf(&b, "  (%s)", d.Reason)
 		}

@@ -8,8 +8,7 @@ import (
 
 	"millrace/cache/control"
 	"millrace/cache/purge"
-	"millrace/cmd/millrace/internal/console"
-	"millrace/cmd/millrace/internal/remote"
+	"millrace/cmd/millrace/internal/cli"
 )
 
 // Purge is `millrace cache purge`.
@@ -23,21 +22,21 @@ type Purge struct {
 	Route  string   `placeholder:"PATTERN" help:"Only in the cache of this route. Default: in all of them."`
 	Hard   bool     `help:"Remove it. Otherwise it is stale: a changed answer is fetched, but what the upstream confirms, or cannot answer for, is served again."`
 
-	remote.Flags `embed:""`
+	cli.Flags `embed:""`
 }
 
 // Run purges, one selector after the other; each has taken effect when it
 // returns.
-func (c *Purge) Run(s console.Streams) error {
-	if len(c.selectors(remote.Site{})) == 0 {
-		return console.Usage("what to purge is missing", "name a URL, or --tag, --prefix, --host, --glob or --all; `millrace cache purge --help` has examples")
+func (c *Purge) Run(s cli.Streams) error {
+	if len(c.selectors(cli.Site{})) == 0 {
+		return cli.Usage("what to purge is missing", "name a URL, or --tag, --prefix, --host, --glob or --all; `millrace cache purge --help` has examples")
 	}
 	for _, text := range c.URL {
 		if !strings.Contains(text, "/") {
-			return console.Usage(fmt.Sprintf("%q is not a URL", text), fmt.Sprintf("a URL is like http://127.0.0.1:8080/path, or /path alone; or is it --tag %s or --host %s?", text, text))
+			return cli.Usage(fmt.Sprintf("%q is not a URL", text), fmt.Sprintf("a URL is like http://127.0.0.1:8080/path, or /path alone; or is it --tag %s or --host %s?", text, text))
 		}
 	}
-	ctx, stop := console.UntilInterrupted()
+	ctx, stop := cli.UntilInterrupted()
 	defer stop()
 	r, err := find(ctx, c.Flags, slices.Concat(c.URL, c.Prefix, c.Glob)...)
 	if err != nil {
@@ -49,7 +48,7 @@ func (c *Purge) Run(s console.Streams) error {
 	}
 	for _, one := range c.selectors(at) {
 		if err := one.Check(); err != nil {
-			return console.Usage(err.Error(), "`millrace cache purge --help` has examples")
+			return cli.Usage(err.Error(), "`millrace cache purge --help` has examples")
 		}
 	}
 	var problems []error // it holds here, but other machines may not know
@@ -67,7 +66,7 @@ func (c *Purge) Run(s console.Streams) error {
 }
 
 // selectors are what the command line names.
-func (c *Purge) selectors(at remote.Site) (all []purge.Selector) {
+func (c *Purge) selectors(at cli.Site) (all []purge.Selector) {
 	for _, text := range c.URL {
 		all = append(all, purge.Selector{URL: at.Purged(text), Hard: c.Hard})
 	}

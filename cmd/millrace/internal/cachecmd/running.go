@@ -4,12 +4,12 @@ import (
 	"context"
 
 	"millrace/cache/control"
-	"millrace/cmd/millrace/internal/remote"
+	"millrace/cmd/millrace/internal/cli"
 )
 
 // find is the running server with caches that is meant.
-func find(ctx context.Context, f remote.Flags, pages ...string) (*remote.Server, error) {
-	has := func(ctx context.Context, r *remote.Server) bool {
+func find(ctx context.Context, f cli.Flags, pages ...string) (*cli.Server, error) {
+	has := func(ctx context.Context, r *cli.Server) bool {
 		all, err := caches(r).Stats(ctx)
 		return err == nil && len(all) > 0
 	}
@@ -17,4 +17,4 @@ func find(ctx context.Context, f remote.Flags, pages ...string) (*remote.Server,
 }
 
 // caches is the way to a server's caches.
-func caches(r *remote.Server) *control.Client { return &control.Client{HTTP: r.HTTP, Base: r.Base} }
+func caches(r *cli.Server) *control.Client { return &control.Client{HTTP: r.HTTP, Base: r.Base} }

@@ -13,8 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"millrace/cmd/millrace/internal/console"
-	"millrace/cmd/millrace/internal/remote"
+	"millrace/cmd/millrace/internal/cli"
 )
 
 const (
@@ -40,25 +39,25 @@ type Warm struct {
 	Rate float64  `placeholder:"R" help:"At most so many a second."`
 	Head []string `name:"header" short:"H" sep:"none" placeholder:"HEADER" help:"Send this header with each request, as in 'Accept-Language: de'. May be repeated."`
 
-	remote.Flags `embed:""`
+	cli.Flags `embed:""`
 }
 
 // Run asks the running server for everything on the list, as visitors would.
-func (c *Warm) Run(s console.Streams) error {
+func (c *Warm) Run(s cli.Streams) error {
 	header, err := headerOf(c.Head)
 	if err != nil {
 		return err
 	}
 	switch {
 	case c.Jobs < 1 || c.Jobs > maxWorkers:
-		return console.Usage(fmt.Sprintf("--jobs %d: between 1 and %d", c.Jobs, maxWorkers), "`millrace lab load` is for measuring what a server can bear")
+		return cli.Usage(fmt.Sprintf("--jobs %d: between 1 and %d", c.Jobs, maxWorkers), "`millrace lab load` is for measuring what a server can bear")
 	case c.Rate < 0 || c.Rate > maxRate:
-		return console.Usage(fmt.Sprintf("--rate %g: more than 0, at most %d", c.Rate, maxRate), "leave it out for as fast as the server answers")
+		return cli.Usage(fmt.Sprintf("--rate %g: more than 0, at most %d", c.Rate, maxRate), "leave it out for as fast as the server answers")
 	}
 	if header.Get("Accept-Encoding") == "" {
 		header.Set("Accept-Encoding", warmEncodings)
 	}
-	ctx, stop := console.UntilInterrupted()
+	ctx, stop := cli.UntilInterrupted()
 	defer stop()
 	w := &warmer{header: header, rate: c.Rate}
 	if w.front, err = c.front(ctx); err != nil {
@@ -73,14 +72,14 @@ func (c *Warm) Run(s console.Streams) error {
 	if err != nil {
 		return err
 	}
-	w.bar = console.NewBar(s, len(pages), time.Now())
+	w.bar = cli.NewBar(s, len(pages), time.Now())
 	w.all(ctx, pages, c.Jobs)
 	w.bar.End()
 	return w.conclude(ctx, s, len(pages))
 }
 
 // front is the public side of the running server.
-func (c *Warm) front(ctx context.Context) (*remote.Front, error) {
+func (c *Warm) front(ctx context.Context) (*cli.Front, error) {
 	r, err := find(ctx, c.Flags, c.List)
 	if err != nil {
 		return nil, err
@@ -89,7 +88,7 @@ func (c *Warm) front(ctx context.Context) (*remote.Front, error) {
 	if err != nil {
 		return nil, err
 	}
-	return remote.NewFront(addrs)
+	return cli.NewFront(addrs)
 }
 
 // headerOf reads 'Name: value' lines.
@@ -98,7 +97,7 @@ func headerOf(lines []string) (http.Header, error) {
 	for _, line := range lines {
 		name, value, ok := strings.Cut(line, ":")
 		if name = strings.TrimSpace(name); !ok || name == "" || strings.ContainsAny(line, "\r\n") {
-			return nil, console.Usage(fmt.Sprintf("--header %q is not a header", line), "write it as 'Name: value'")
+			return nil, cli.Usage(fmt.Sprintf("--header %q is not a header", line), "write it as 'Name: value'")
 		}
 		h.Add(name, strings.TrimSpace(value))
 	}
@@ -107,12 +106,12 @@ func headerOf(lines []string) (http.Header, error) {
 
 // warmer asks for pages and counts what came of it.
 type warmer struct {
-	front  *remote.Front
+	front  *cli.Front
 	client *http.Client
 	header http.Header
 	rate   float64
 	began  time.Time
-	bar    *console.Bar
+	bar    *cli.Bar
 
 	mu     sync.Mutex
 	counts warmth
@@ -144,7 +143,7 @@ func (w *warmer) pages(ctx context.Context, list string) ([]string, error) {
 	}
 	f, err := os.Open(list)
 	if err != nil {
-		return nil, console.Failure(fmt.Errorf("reading the list: %w", err), "name a file, or an address that begins with http:// or https://")
+		return nil, cli.Failure(fmt.Errorf("reading the list: %w", err), "name a file, or an address that begins with http:// or https://")
 	}
 	defer f.Close()
 	return w.follow(ctx, f, list)
@@ -294,10 +293,10 @@ func (w *warmer) fetch(ctx context.Context, page string) (int64, cacheStatus, er
 }
 
 // conclude prints what came of it; what failed makes the exit status 1.
-func (w *warmer) conclude(ctx context.Context, s console.Streams, pages int) error {
+func (w *warmer) conclude(ctx context.Context, s cli.Streams, pages int) error {
 	c, took := w.counts, time.Since(w.began)
 	_, err := fmt.Fprintf(s.Out, "%s: %d in the cache already, %d fetched, %d failed; %s in %s\n",
-		console.Count(pages, "URL"), c.hits, c.fetched, c.failed, console.Amount(c.bytes), console.Brief(took))
+		cli.Count(pages, "URL"), c.hits, c.fetched, c.failed, cli.Amount(c.bytes), cli.Brief(took))
 	if err != nil {
 		return err
 	}
@@ -309,7 +308,7 @@ func (w *warmer) conclude(ctx context.Context, s console.Streams, pages int) err
 	}
 	switch {
 	case c.failed > 0:
-		return fmt.Errorf("%s of %d failed", console.Count(c.failed, "URL"), pages)
+		return fmt.Errorf("%s of %d failed", cli.Count(c.failed, "URL"), pages)
 	case ctx.Err() != nil && c.done() < pages:
 		return fmt.Errorf("stopped after %d of %d", c.done(), pages)
 	}

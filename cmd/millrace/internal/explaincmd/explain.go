@@ -13,9 +13,7 @@ import (
 	"net/url"
 	"strings"
 
-	"millrace/cmd/millrace/internal/cmdline"
-	"millrace/cmd/millrace/internal/console"
-	"millrace/cmd/millrace/internal/remote"
+	"millrace/cmd/millrace/internal/cli"
 	"millrace/internal/config"
 	"millrace/internal/engine"
 )
@@ -30,7 +28,7 @@ type Explain struct {
 	JSON    bool     `name:"json" help:"Print it as JSON."`
 	Live    bool     `help:"Ask the running server what the config does not say: whether its sites are closed for maintenance."`
 
-	remote.Flags `embed:""`
+	cli.Flags `embed:""`
 }
 
 // Examples end the help of the verb.
@@ -48,11 +46,11 @@ func Examples(verb string) []string {
 
 // Run reads the config and looks at files. Without --live no server is asked, and
 // none has to run.
-func (c *Explain) Run(s console.Streams) error {
+func (c *Explain) Run(s cli.Streams) error {
 	file := cmp.Or(c.Config, config.FileName)
 	cfg, err := config.Load(file)
 	if err != nil {
-		return cmdline.BadConfig(file, err)
+		return cli.BadConfig(file, err)
 	}
 	r, err := c.request(cfg)
 	if err != nil {
@@ -75,11 +73,11 @@ func (c *Explain) Run(s console.Streams) error {
 
 // state takes over what the running server has been told.
 func (c *Explain) state(cfg *config.Config) error {
-	ctx, stop := console.UntilInterrupted()
+	ctx, stop := cli.UntilInterrupted()
 	defer stop()
-	server, err := c.Find(ctx, func(context.Context, *remote.Server) bool { return true })
-	if errors.Is(err, remote.ErrNoServer) {
-		return console.Failure(remote.ErrNoServer, "without --live the config alone is looked at")
+	server, err := c.Find(ctx, func(context.Context, *cli.Server) bool { return true })
+	if errors.Is(err, cli.ErrNoServer) {
+		return cli.Failure(cli.ErrNoServer, "without --live the config alone is looked at")
 	}
 	if err != nil {
 		return err //nolint:wrapcheck // says what to do
@@ -100,18 +98,18 @@ func (c *Explain) request(cfg *config.Config) (*http.Request, error) {
 	}
 	u, err := url.Parse(target)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, console.Usage(fmt.Sprintf("%q is not a URL", c.URL), "write it as a client asks for it: https://example.org/path, or /path alone")
+		return nil, cli.Usage(fmt.Sprintf("%q is not a URL", c.URL), "write it as a client asks for it: https://example.org/path, or /path alone")
 	}
 	from, err := netip.ParseAddr(c.Address)
 	if err != nil {
-		return nil, console.Usage(fmt.Sprintf("--address %q is not an address", c.Address), "for example --address 203.0.113.7")
+		return nil, cli.Usage(fmt.Sprintf("--address %q is not an address", c.Address), "for example --address 203.0.113.7")
 	}
 	if u.Path == "" {
 		u.Path = "/"
 	}
 	r, err := http.NewRequest(c.Method, u.String(), http.NoBody) //nolint:noctx // it is not sent
 	if err != nil {
-		return nil, console.Usage(fmt.Sprintf("%s %q is not a request: %v", c.Method, c.URL, err), "")
+		return nil, cli.Usage(fmt.Sprintf("%s %q is not a request: %v", c.Method, c.URL, err), "")
 	}
 	r.URL.Scheme, r.URL.Host = "", ""
 	r.RequestURI, r.RemoteAddr = r.URL.RequestURI(), netip.AddrPortFrom(from, 1).String()
@@ -122,7 +120,7 @@ func (c *Explain) request(cfg *config.Config) (*http.Request, error) {
 		name, value, ok := strings.Cut(line, ":")
 		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
 		if !ok || name == "" || strings.ContainsAny(line, "\r\n") {
-			return nil, console.Usage(fmt.Sprintf("%q is not a header", line), "for example -H 'Cookie: beta=on'")
+			return nil, cli.Usage(fmt.Sprintf("%q is not a header", line), "for example -H 'Cookie: beta=on'")
 		}
 		r.Header.Add(name, value)
 		if strings.EqualFold(name, "Host") {

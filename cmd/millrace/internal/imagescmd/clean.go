@@ -10,8 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"millrace/cmd/millrace/internal/console"
-	"millrace/cmd/millrace/internal/remote"
+	"millrace/cmd/millrace/internal/cli"
 	"millrace/images"
 	"millrace/internal/config"
 )
@@ -22,12 +21,12 @@ type Clean struct {
 
 	All bool `help:"Remove everything that was converted. The server that has it must have been stopped."`
 
-	remote.Flags `embed:""`
+	cli.Flags `embed:""`
 }
 
 // Run removes orphans, through the server that has the folder if one does.
-func (c *Clean) Run(s console.Streams) error {
-	ctx, stop := console.UntilInterrupted()
+func (c *Clean) Run(s cli.Streams) error {
+	ctx, stop := cli.UntilInterrupted()
 	defer stop()
 	all, err := c.folders()
 	switch {
@@ -43,7 +42,7 @@ func (c *Clean) Run(s console.Streams) error {
 	case c.Store != "":
 		return c.store(ctx, s)
 	case c.All:
-		return console.Usage("the folder whose variants to remove is missing", "for example `millrace images clean photos --all`, with its server stopped")
+		return cli.Usage("the folder whose variants to remove is missing", "for example `millrace images clean photos --all`, with its server stopped")
 	}
 	r, _, err := theImageServer(ctx, c.Flags, "clean")
 	if err != nil {
@@ -53,7 +52,7 @@ func (c *Clean) Run(s console.Streams) error {
 }
 
 // cleanedBy has a server do it.
-func cleanedBy(ctx context.Context, r *remote.Server, s console.Streams) error {
+func cleanedBy(ctx context.Context, r *cli.Server, s cli.Streams) error {
 	done, err := clean(ctx, r)
 	if err != nil {
 		return err
@@ -67,28 +66,28 @@ func cleanedBy(ctx context.Context, r *remote.Server, s console.Streams) error {
 }
 
 // printCleaned says what was removed.
-func printCleaned(s console.Streams, name string, t images.Tidied) error {
+func printCleaned(s cli.Streams, name string, t images.Tidied) error {
 	freed := ""
 	if t.Removed > 0 {
-		freed = ", " + console.Amount(t.Bytes)
+		freed = ", " + cli.Amount(t.Bytes)
 	}
-	_, err := fmt.Fprintf(s.Out, "%s: removed %d of %s%s\n", name, t.Removed, console.Count(t.Looked, "variant"), freed)
+	_, err := fmt.Fprintf(s.Out, "%s: removed %d of %s%s\n", name, t.Removed, cli.Count(t.Looked, "variant"), freed)
 	return err
 }
 
 // cleanFolder cleans what is kept of one folder.
-func (c *Clean) cleanFolder(ctx context.Context, a imageFolder, s console.Streams) error {
+func (c *Clean) cleanFolder(ctx context.Context, a imageFolder, s cli.Streams) error {
 	r, _, err := having(ctx, c.Flags, a.dir)
 	switch {
 	case err != nil:
 		return err
 	case r != nil && c.All:
-		return console.Failure(fmt.Errorf("the server at %s has the images of %s, and would convert them again", r.At, a.name), "stop it first")
+		return cli.Failure(fmt.Errorf("the server at %s has the images of %s, and would convert them again", r.At, a.name), "stop it first")
 	case r != nil:
 		return cleanedBy(ctx, r, s)
 	}
 	if _, err := os.Stat(a.dir); errors.Is(err, fs.ErrNotExist) {
-		_, err := fmt.Fprintf(s.Out, "%s: nothing is kept of it in %s\n", a.name, console.Homely(a.dir))
+		_, err := fmt.Fprintf(s.Out, "%s: nothing is kept of it in %s\n", a.name, cli.Homely(a.dir))
 		return err
 	}
 	if c.All {
@@ -96,7 +95,7 @@ func (c *Clean) cleanFolder(ctx context.Context, a imageFolder, s console.Stream
 	}
 	for _, dir := range a.static.Folders() {
 		if err := config.CheckDir(dir); err != nil {
-			return console.Failure(err, fmt.Sprintf("if it is gone for good: `millrace images clean %s --all` removes what is kept of it", a.name))
+			return cli.Failure(err, fmt.Sprintf("if it is gone for good: `millrace images clean %s --all` removes what is kept of it", a.name))
 		}
 	}
 	o, err := a.open(ctx, 0)
@@ -111,7 +110,7 @@ func (c *Clean) cleanFolder(ctx context.Context, a imageFolder, s console.Stream
 }
 
 // removeAll removes every variant in a store, whatever it was made of.
-func (a imageFolder) removeAll(ctx context.Context, s console.Streams) error {
+func (a imageFolder) removeAll(ctx context.Context, s cli.Streams) error {
 	disk, err := images.OpenStore(a.images, a.scope)
 	if err != nil {
 		return a.inUse(err)
@@ -133,7 +132,7 @@ func (a imageFolder) removeAll(ctx context.Context, s console.Streams) error {
 }
 
 // store cleans a folder of variants by what they say they were made of.
-func (c *Clean) store(ctx context.Context, s console.Streams) error {
+func (c *Clean) store(ctx context.Context, s cli.Streams) error {
 	dir, err := filepath.Abs(c.Store)
 	if err != nil {
 		return fmt.Errorf("the folder for what is converted: %w", err)
@@ -159,7 +158,7 @@ func (c *Clean) store(ctx context.Context, s console.Streams) error {
 	}
 	for _, scope := range slices.Sorted(maps.Keys(kept.Scopes)) {
 		if config.CheckDir(scope) != nil { // a folder that is gone, or another host
-			s.Say("%s of %s are kept: there is no such folder now; --all removes them\n", console.Count(kept.Scopes[scope], "variant"), scope)
+			s.Say("%s of %s are kept: there is no such folder now; --all removes them\n", cli.Count(kept.Scopes[scope], "variant"), scope)
 			continue
 		}
 		one, err := newImageFolder(*config.ForDir(scope).Sites[0].Routes["/"].Static, a.images)

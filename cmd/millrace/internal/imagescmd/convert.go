@@ -10,8 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"millrace/cmd/millrace/internal/console"
-	"millrace/cmd/millrace/internal/imageworker"
+	"millrace/cmd/millrace/internal/cli"
 	"millrace/images"
 )
 
@@ -19,7 +18,7 @@ import (
 const shownNames = 3
 
 // convert converts a folder's images and prints what came of it.
-func (a imageFolder) convert(ctx context.Context, jobs int, s console.Streams) (err error) {
+func (a imageFolder) convert(ctx context.Context, jobs int, s cli.Streams) (err error) {
 	o, err := a.open(ctx, jobs)
 	if err != nil {
 		return err
@@ -27,15 +26,15 @@ func (a imageFolder) convert(ctx context.Context, jobs int, s console.Streams) (
 	defer func() { err = errors.Join(err, o.close()) }()
 	can := o.Abilities()
 	if len(can.Formats) == 0 {
-		return console.Failure(errors.New("none of the formats can be written here"), "leave --formats and images.engine out: what is built in writes both")
+		return cli.Failure(errors.New("none of the formats can be written here"), "leave --formats and images.engine out: what is built in writes both")
 	}
-	s.Say("converting the images of %s: %s\n", a.name, imageworker.Writers(can))
+	s.Say("converting the images of %s: %s\n", a.name, Writers(can))
 	r := conversion{imageFolder: a, began: time.Now(), cut: map[string]bool{}}
-	var b *console.Bar
+	var b *cli.Bar
 	failed := 0
 	r.summary, err = o.Ahead(ctx, images.AheadOptions{Jobs: jobs, Progress: func(p images.Progress) {
 		if b == nil {
-			b = console.NewBar(s, p.Total, r.began) // the first has taken its time, too
+			b = cli.NewBar(s, p.Total, r.began) // the first has taken its time, too
 		}
 		r.total = p.Total
 		switch {
@@ -68,7 +67,7 @@ type conversion struct {
 
 // conclude prints the table. Whether anything could be done decides the exit
 // status.
-func (r *conversion) conclude(ctx context.Context, s console.Streams) error {
+func (r *conversion) conclude(ctx context.Context, s cli.Streams) error {
 	sum := &r.summary
 	for cause, names := range sum.Failed {
 		if names = slices.DeleteFunc(names, func(n string) bool { return r.cut[n] }); len(names) == 0 {
@@ -92,7 +91,7 @@ func (r *conversion) conclude(ctx context.Context, s console.Streams) error {
 	}
 	switch {
 	case ctx.Err() != nil:
-		return console.Failure(fmt.Errorf("stopped after %d of %s; what is done is kept", whole, console.Count(max(r.total, whole), "image")), "the same command goes on from there")
+		return cli.Failure(fmt.Errorf("stopped after %d of %s; what is done is kept", whole, cli.Count(max(r.total, whole), "image")), "the same command goes on from there")
 	case usable == 0:
 		return fmt.Errorf("none of the images of %s could be converted", r.name)
 	}
@@ -105,7 +104,7 @@ func (r *conversion) empty() error {
 	if len(r.images.Extensions) > 0 {
 		kinds = strings.Join(r.images.Extensions, ", ")
 	}
-	return console.Failure(
+	return cli.Failure(
 		fmt.Errorf("there are no images in %s", r.name),
 		fmt.Sprintf("name the folder that has them: `millrace images DIR`; what counts is the end of a name: %s", kinds),
 	)
@@ -115,18 +114,18 @@ func (r *conversion) empty() error {
 func (r *conversion) print(w io.Writer, pictures int) error {
 	sum := r.summary
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s, %s, in %s\n\n", r.name, console.Count(pictures, "image"), console.Amount(sum.Bytes), console.Brief(r.took))
+	fmt.Fprintf(&b, "%s: %s, %s, in %s\n\n", r.name, cli.Count(pictures, "image"), cli.Amount(sum.Bytes), cli.Brief(r.took))
 	rows := [][]string{{"", "converted", "found", "original smaller", "before", "after", "saved"}}
 	for _, f := range slices.Sorted(maps.Keys(sum.Formats)) {
 		one := sum.Formats[f]
-		rows = append(rows, append([]string{imageworker.FormatName(f), fmt.Sprint(one.Made), fmt.Sprint(one.Kept), fmt.Sprint(one.Original)}, saved(one.Of, one.Bytes)...))
+		rows = append(rows, append([]string{FormatName(f), fmt.Sprint(one.Made), fmt.Sprint(one.Kept), fmt.Sprint(one.Original)}, saved(one.Of, one.Bytes)...))
 	}
 	if len(rows) > 1 {
 		rows = append(rows, append([]string{"smallest of all", "", "", ""}, saved(sum.Bytes, sum.Smallest)...))
 		b.WriteString(columns(rows))
 	}
 	r.failures(&b)
-	fmt.Fprintf(&b, "\n  kept in %s\n", console.Homely(r.dir))
+	fmt.Fprintf(&b, "\n  kept in %s\n", cli.Homely(r.dir))
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -140,7 +139,7 @@ func (r *conversion) failures(b *strings.Builder) {
 		if more := len(names) - shownNames; more > 0 {
 			shown += fmt.Sprintf(" and %d more", more)
 		}
-		fmt.Fprintf(b, "\n  %s: %s\n    %s\n", console.Count(len(names), "image"), reasonText(cause), shown)
+		fmt.Fprintf(b, "\n  %s: %s\n    %s\n", cli.Count(len(names), "image"), reasonText(cause), shown)
 	}
 }
 
@@ -182,7 +181,7 @@ func saved(before, after int64) []string {
 	if before > 0 {
 		share = fmt.Sprintf("%.0f %%", 100*(1-float64(after)/float64(before)))
 	}
-	return []string{console.Amount(before), console.Amount(after), share}
+	return []string{cli.Amount(before), cli.Amount(after), share}
 }
 
 // columns aligns rows: the first column to the left, figures to the right.

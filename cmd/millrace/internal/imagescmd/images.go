@@ -15,9 +15,6 @@ import (
 	"time"
 
 	"millrace/cmd/millrace/internal/cli"
-	"millrace/cmd/millrace/internal/cmdline"
-	"millrace/cmd/millrace/internal/console"
-	"millrace/cmd/millrace/internal/imageworker"
 	"millrace/images"
 	"millrace/internal/config"
 	"millrace/static"
@@ -49,9 +46,9 @@ type Convert struct {
 }
 
 // Run converts until all is done, or a signal stops it.
-func (c *Convert) Run(verb *cli.Node, s console.Streams) error {
+func (c *Convert) Run(verb *cli.Node, s cli.Streams) error {
 	if c.Jobs < 0 || c.Jobs > maxJobs {
-		return console.Usage(fmt.Sprintf("--jobs %d: between 1 and %d", c.Jobs, maxJobs), "leave it out for as many as there are CPUs")
+		return cli.Usage(fmt.Sprintf("--jobs %d: between 1 and %d", c.Jobs, maxJobs), "leave it out for as many as there are CPUs")
 	}
 	cfg, err := c.load(verb)
 	if err != nil {
@@ -62,9 +59,9 @@ func (c *Convert) Run(verb *cli.Node, s console.Streams) error {
 		return err
 	}
 	if len(all) == 0 {
-		return console.Failure(fmt.Errorf("%s serves no folder with images", c.Config), "write \"images: on\" beside a route's \"static:\"")
+		return cli.Failure(fmt.Errorf("%s serves no folder with images", c.Config), "write \"images: on\" beside a route's \"static:\"")
 	}
-	until, stop := console.UntilInterrupted()
+	until, stop := cli.UntilInterrupted()
 	defer stop()
 	for _, a := range all {
 		if err := a.convert(until, c.Jobs, s); err != nil {
@@ -78,33 +75,33 @@ func (c *Convert) Run(verb *cli.Node, s console.Streams) error {
 func (c *Convert) load(verb *cli.Node) (*config.Config, error) {
 	if c.Dir != "" {
 		if c.Config != "" && c.Config != os.Getenv("MILLRACE_CONFIG") {
-			return nil, console.Usage(
+			return nil, cli.Usage(
 				"a folder and a config: only one of them can say what to convert",
 				fmt.Sprintf("`millrace images %s` or `millrace images --config %s`", c.Dir, c.Config),
 			)
 		}
-		if err := cmdline.CheckDir("millrace images", c.Dir); err != nil {
+		if err := cli.CheckDir("millrace images", c.Dir); err != nil {
 			if other := c.meant(verb.Parent); other != nil {
 				return nil, other
 			}
 			return nil, err
 		}
 		cfg := config.ForImages(c.Dir)
-		return cfg, cmdline.BadConfig("", cfg.Check(cmdline.Settings(verb)...))
+		return cfg, cli.BadConfig("", cfg.Check(cli.Settings(verb)...))
 	}
 	if c.Config == "" {
 		if _, err := os.Stat(config.FileName); err != nil {
-			return nil, console.Usage("the folder with the images is missing", "for example `millrace images photos`, or `millrace images .` for this one")
+			return nil, cli.Usage("the folder with the images is missing", "for example `millrace images photos`, or `millrace images .` for this one")
 		}
 		c.Config = config.FileName
 	}
-	for _, one := range cmdline.Settings(verb) {
+	for _, one := range cli.Settings(verb) {
 		if strings.HasPrefix(one.From, "--") { // what stands in the environment may be meant for a folder
-			return nil, console.Usage(one.From+" is for a folder; a config says it itself", fmt.Sprintf("write it below \"%s\" in %s", strings.Replace(one.Key, ".", ":\" as \"", 1), c.Config))
+			return nil, cli.Usage(one.From+" is for a folder; a config says it itself", fmt.Sprintf("write it below \"%s\" in %s", strings.Replace(one.Key, ".", ":\" as \"", 1), c.Config))
 		}
 	}
 	cfg, err := config.Load(c.Config)
-	return cfg, cmdline.BadConfig(c.Config, err)
+	return cfg, cli.BadConfig(c.Config, err)
 }
 
 // meant is an error that names another verb, if the folder is almost one and
@@ -113,7 +110,7 @@ func (c *Convert) meant(group *cli.Node) error {
 	if _, err := os.Stat(c.Dir); !errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return cmdline.OtherVerb(c.Dir, group)
+	return cli.OtherVerb(c.Dir, group)
 }
 
 // imageFolder is a folder of images that a route converts.
@@ -193,7 +190,7 @@ func (a imageFolder) open(ctx context.Context, jobs int) (o *openFolder, err err
 	quiet := slog.New(slog.DiscardHandler) // what fails is told at the end, once
 	test, cancel := context.WithTimeout(ctx, engineTest)
 	defer cancel()
-	if o.engine, err = images.NewEngine(test, eo, imageworker.WorkerCommand(), quiet); err != nil {
+	if o.engine, err = images.NewEngine(test, eo, WorkerCommand(), quiet); err != nil {
 		return o, err
 	}
 	a.images.Prefetch = false // here it is asked for
@@ -206,8 +203,8 @@ func (a imageFolder) inUse(err error) error {
 	if !errors.Is(err, disk.ErrInUse) {
 		return err
 	}
-	return console.Failure(
-		fmt.Errorf("another millrace has %s open, the folder for what is converted: %w", console.Homely(a.dir), disk.ErrInUse),
+	return cli.Failure(
+		fmt.Errorf("another millrace has %s open, the folder for what is converted: %w", cli.Homely(a.dir), disk.ErrInUse),
 		"a server that runs converts by itself: with images: {prefetch: true} in its config everything, ahead; or stop it first",
 	)
 }

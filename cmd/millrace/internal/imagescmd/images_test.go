@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"millrace/cmd/millrace/internal/console"
+	"millrace/cmd/millrace/internal/cli"
 	"millrace/images"
 )
 
@@ -29,7 +29,7 @@ func TestConversionTable(t *testing.T) {
 		},
 	}
 	var out bytes.Buffer
-	if err := r.conclude(t.Context(), console.Streams{Out: &out, Err: &out}); err != nil {
+	if err := r.conclude(t.Context(), cli.Streams{Out: &out, Err: &out}); err != nil {
 		t.Fatal(err)
 	}
 	want := `photos: 7 images, 20 MB, in 1m30s
@@ -64,7 +64,7 @@ func TestConversionStopped(t *testing.T) {
 		},
 	}
 	var out bytes.Buffer
-	err := r.conclude(ctx, console.Streams{Out: &out, Err: &out})
+	err := r.conclude(ctx, cli.Streams{Out: &out, Err: &out})
 	if err == nil || err.Error() != "stopped after 2 of 9 images; what is done is kept" {
 		t.Errorf("error %v", err)
 	}
@@ -81,7 +81,7 @@ func TestConversionOfNothing(t *testing.T) {
 		"none of the images of photos could be converted": {Pictures: 1, Failed: map[string][]string{"broken": {"a.jpg"}}},
 	} {
 		r := conversion{imageFolder: imageFolder{name: "photos"}, summary: sum}
-		if err := r.conclude(t.Context(), console.Streams{Out: &out, Err: &out}); err == nil || err.Error() != want {
+		if err := r.conclude(t.Context(), cli.Streams{Out: &out, Err: &out}); err == nil || err.Error() != want {
 			t.Errorf("error %v, want %s", err, want)
 		}
 	}

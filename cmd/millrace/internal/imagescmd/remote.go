@@ -6,26 +6,24 @@ import (
 	"fmt"
 	"maps"
 
-	"millrace/cmd/millrace/internal/cmdline"
-	"millrace/cmd/millrace/internal/console"
-	"millrace/cmd/millrace/internal/remote"
+	"millrace/cmd/millrace/internal/cli"
 	"millrace/images"
 	"millrace/images/control"
 	"millrace/internal/config"
 )
 
 // imageStats are the statistics of each image route of a running server.
-func imageStats(ctx context.Context, r *remote.Server) (stats map[string]images.Stats, err error) {
+func imageStats(ctx context.Context, r *cli.Server) (stats map[string]images.Stats, err error) {
 	return stats, r.List(ctx, control.Prefix, "images", &stats)
 }
 
 // clean makes a running server remove variants without an original.
-func clean(ctx context.Context, r *remote.Server) (done map[string]images.Tidied, err error) {
+func clean(ctx context.Context, r *cli.Server) (done map[string]images.Tidied, err error) {
 	return done, r.Post(ctx, control.Clean, "images", &done)
 }
 
 // theImageServer is the running server that converts images.
-func theImageServer(ctx context.Context, f remote.Flags, verb string) (*remote.Server, map[string]images.Stats, error) {
+func theImageServer(ctx context.Context, f cli.Flags, verb string) (*cli.Server, map[string]images.Stats, error) {
 	all, err := imageServers(ctx, f)
 	if err != nil {
 		return nil, nil, err
@@ -33,26 +31,26 @@ func theImageServer(ctx context.Context, f remote.Flags, verb string) (*remote.S
 	hint := fmt.Sprintf("name the folder: `millrace images %s DIR`", verb)
 	switch {
 	case len(all) == 0:
-		return nil, nil, console.Failure(errors.New("no running server that converts images was found"), hint+"; or say where the server is: --admin ADDR")
+		return nil, nil, cli.Failure(errors.New("no running server that converts images was found"), hint+"; or say where the server is: --admin ADDR")
 	case len(all) > 1:
 		var at []string
 		for _, one := range all {
 			at = append(at, one.At)
 		}
-		return nil, nil, console.Failure(fmt.Errorf("%d servers that convert images run here", len(all)), hint+", or say which is meant:"+remote.Choices(ctx, at))
+		return nil, nil, cli.Failure(fmt.Errorf("%d servers that convert images run here", len(all)), hint+", or say which is meant:"+cli.Choices(ctx, at))
 	}
 	return all[0].Server, all[0].stats, nil
 }
 
 // imageServer is a server with what it says of its images.
 type imageServer struct {
-	*remote.Server
+	*cli.Server
 	stats map[string]images.Stats // by route
 }
 
 // imageServers are those that run here and convert images, or the one that
 // was named.
-func imageServers(ctx context.Context, f remote.Flags) (all []imageServer, err error) {
+func imageServers(ctx context.Context, f cli.Flags) (all []imageServer, err error) {
 	found, named, err := f.All(ctx)
 	if err != nil {
 		return nil, err
@@ -71,7 +69,7 @@ func imageServers(ctx context.Context, f remote.Flags) (all []imageServer, err e
 
 // having is the running server that stores variants in a folder, with the
 // statistics of those routes; nil if no server can be asked.
-func having(ctx context.Context, f remote.Flags, dir string) (*remote.Server, map[string]images.Stats, error) {
+func having(ctx context.Context, f cli.Flags, dir string) (*cli.Server, map[string]images.Stats, error) {
 	all, err := imageServers(ctx, f)
 	for _, one := range all {
 		maps.DeleteFunc(one.stats, func(_ string, s images.Stats) bool { return s.Folder != dir })
@@ -94,15 +92,15 @@ type Place struct {
 func (p Place) folders() ([]imageFolder, error) {
 	switch {
 	case p.Dir != "" && p.Config != "":
-		return nil, console.Usage("a folder and a config: only one of them can be given", "leave one of them out")
+		return nil, cli.Usage("a folder and a config: only one of them can be given", "leave one of them out")
 	case p.Config != "":
 		cfg, err := config.Load(p.Config)
 		if err != nil {
-			return nil, cmdline.BadConfig(p.Config, err)
+			return nil, cli.BadConfig(p.Config, err)
 		}
 		all, err := imageFolders(cfg)
 		if err == nil && len(all) == 0 {
-			err = console.Failure(fmt.Errorf("%s serves no folder with images", p.Config), "write \"images: on\" beside a route's \"static:\"")
+			err = cli.Failure(fmt.Errorf("%s serves no folder with images", p.Config), "write \"images: on\" beside a route's \"static:\"")
 		}
 		return all, err
 	case p.Dir != "":

@@ -12,9 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"millrace/cmd/millrace/internal/console"
-	"millrace/cmd/millrace/internal/imageworker"
-	"millrace/cmd/millrace/internal/remote"
+	"millrace/cmd/millrace/internal/cli"
 	"millrace/images"
 	"millrace/internal/bytesize"
 	"millrace/internal/config"
@@ -26,12 +24,12 @@ type Stats struct {
 
 	JSON bool `name:"json" help:"Print it as JSON, by route or folder."`
 
-	remote.Flags `embed:""`
+	cli.Flags `embed:""`
 }
 
 // Run asks the server that has the folder, or looks into it.
-func (c *Stats) Run(s console.Streams) error {
-	ctx, stop := console.UntilInterrupted()
+func (c *Stats) Run(s cli.Streams) error {
+	ctx, stop := cli.UntilInterrupted()
 	defer stop()
 	all, running, err := c.stats(ctx)
 	if err != nil {
@@ -60,7 +58,7 @@ func (c *Stats) stats(ctx context.Context) (all map[string]images.Stats, running
 	}
 	if len(folders) == 0 {
 		if c.Store != "" {
-			return nil, false, console.Usage("--store alone does not say which images are meant", "name their folder, too: `millrace images stats DIR --store "+c.Store+"`")
+			return nil, false, cli.Usage("--store alone does not say which images are meant", "name their folder, too: `millrace images stats DIR --store "+c.Store+"`")
 		}
 		_, all, err = theImageServer(ctx, c.Flags, "stats")
 		return all, true, err
@@ -93,8 +91,8 @@ func (a imageFolder) stats(ctx context.Context) (s images.Stats, err error) {
 		}
 	}
 	if _, err := os.Stat(a.dir); errors.Is(err, fs.ErrNotExist) {
-		return s, console.Failure(
-			fmt.Errorf("nothing is kept of %s in %s", a.name, console.Homely(a.dir)),
+		return s, cli.Failure(
+			fmt.Errorf("nothing is kept of %s in %s", a.name, cli.Homely(a.dir)),
 			fmt.Sprintf("`millrace images %s` converts its images, and so does `millrace serve %s --images` as they are asked for", a.name, a.name),
 		)
 	}
@@ -114,13 +112,13 @@ func printStats(w io.Writer, name string, s images.Stats, running bool) error {
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "  %-8s %s\n", name, fmt.Sprintf(format, args...))
 	}
-	row("engine", "%s: %s", s.Level, imageworker.WrittenBy(s.Formats))
+	row("engine", "%s: %s", s.Level, WrittenBy(s.Formats))
 	if running {
-		row("now", "%d running, %d waiting; %s with %s", s.Running, s.Waiting, processes(s.Workers), console.Amount(s.WorkerBytes))
+		row("now", "%d running, %d waiting; %s with %s", s.Running, s.Waiting, processes(s.Workers), cli.Amount(s.WorkerBytes))
 		row("since up", "%d converted, %d failed, %d found no place in the queue", s.Converted, s.Failed, s.Shed)
 		if s.BytesIn > 0 {
 			cpu := time.Duration(s.CPUMilliseconds) * time.Millisecond
-			row("", "%s became %s, for %s of CPU", console.Amount(int64(s.BytesIn)), console.Amount(int64(s.BytesOut)), console.Brief(cpu))
+			row("", "%s became %s, for %s of CPU", cli.Amount(int64(s.BytesIn)), cli.Amount(int64(s.BytesOut)), cli.Brief(cpu))
 		}
 	}
 	for i, class := range slices.Sorted(maps.Keys(s.Costs)) {
@@ -134,12 +132,12 @@ func printStats(w io.Writer, name string, s images.Stats, running bool) error {
 	for _, f := range s.Kept.Formats {
 		variants += f.Kept
 	}
-	row("kept", "%s of %s, %s of %s in %s", console.Count(variants, "variant"), console.Count(s.Kept.Originals, "image"), console.Amount(s.Kept.Bytes), bytesize.Size(s.Limit), console.Homely(s.Folder))
+	row("kept", "%s of %s, %s of %s in %s", cli.Count(variants, "variant"), cli.Count(s.Kept.Originals, "image"), cli.Amount(s.Kept.Bytes), bytesize.Size(s.Limit), cli.Homely(s.Folder))
 	if len(s.Kept.Formats) > 0 {
 		rows := [][]string{{"", "variants", "original smaller", "before", "after", "saved"}}
 		for _, f := range slices.Sorted(maps.Keys(s.Kept.Formats)) {
 			one := s.Kept.Formats[f]
-			rows = append(rows, append([]string{imageworker.FormatName(f), fmt.Sprint(one.Kept), fmt.Sprint(one.Original)}, saved(one.Of, one.Bytes)...))
+			rows = append(rows, append([]string{FormatName(f), fmt.Sprint(one.Kept), fmt.Sprint(one.Original)}, saved(one.Of, one.Bytes)...))
 		}
 		b.WriteString("\n" + columns(rows))
 	}

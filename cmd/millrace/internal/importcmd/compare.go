@@ -13,8 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/cmd/millrace/internal/cmdline"
-	"millrace/cmd/millrace/internal/console"
+	"millrace/cmd/millrace/internal/cli"
 	"millrace/importer/apache"
 	"millrace/importer/caddy"
 	"millrace/importer/caddyconf"
@@ -45,7 +44,7 @@ type Compare struct {
 // comparison is one run.
 type comparison struct {
 	Compare
-	streams console.Streams
+	streams cli.Streams
 	dir     string // temporary
 	theirs  *compare.Server
 	config  *config.Config
@@ -57,11 +56,11 @@ type comparison struct {
 
 // Run starts both servers on loopback ports, asks them the same, and shows each
 // difference.
-func (c *Compare) Run(s console.Streams) (err error) {
+func (c *Compare) Run(s cli.Streams) (err error) {
 	if err := c.oneModel(); err != nil {
 		return err
 	}
-	ctx, stop := console.UntilInterrupted()
+	ctx, stop := cli.UntilInterrupted()
 	defer stop()
 	dir, err := os.MkdirTemp("", "millrace-compare-")
 	if err != nil {
@@ -84,7 +83,7 @@ func (c *Compare) Run(s console.Streams) (err error) {
 func (c *Compare) oneModel() error {
 	named := slices.DeleteFunc([]string{c.Nginx, c.Caddy, c.Apache}, func(file string) bool { return file == "" })
 	if len(named) != 1 {
-		return console.Usage("a config to compare with is needed, and one only", "--nginx=FILE, --caddy=FILE or --apache=FILE")
+		return cli.Usage("a config to compare with is needed, and one only", "--nginx=FILE, --caddy=FILE or --apache=FILE")
 	}
 	return nil
 }
@@ -103,7 +102,7 @@ func (r *comparison) model(ctx context.Context, cert, key string) (*compare.Serv
 	}
 	list, err := nginxconf.Parse(name, draft.Files{Read: os.ReadFile, Glob: filepath.Glob})
 	if err != nil {
-		return nil, console.Failure(err, "does nginx take it? nginx -t -c "+r.Nginx)
+		return nil, cli.Failure(err, "does nginx take it? nginx -t -c "+r.Nginx)
 	}
 	node, report := nginx.Translate(list, nginx.Options{Dir: filepath.Dir(name), Prefix: r.Prefix})
 	if err := r.ours(node, report, name, cert, key); err != nil {
@@ -111,7 +110,7 @@ func (r *comparison) model(ctx context.Context, cert, key string) (*compare.Serv
 	}
 	theirs, err := compare.StartNginx(ctx, list, compare.NginxOptions{Binary: r.Binary, Prefix: r.Prefix, Dir: filepath.Dir(name), Cert: cert, Key: key})
 	if err != nil {
-		return nil, console.Failure(err, "nginx runs with this config, but other ports: does nginx -t -c "+r.Nginx+" take it?")
+		return nil, cli.Failure(err, "nginx runs with this config, but other ports: does nginx -t -c "+r.Nginx+" take it?")
 	}
 	return theirs, nil
 }
@@ -123,7 +122,7 @@ func (r *comparison) caddy(ctx context.Context, cert, key string) (*compare.Serv
 	}
 	list, err := caddyconf.Parse(name, draft.Files{Read: os.ReadFile, Glob: filepath.Glob})
 	if err != nil {
-		return nil, console.Failure(err, "does Caddy take it? caddy validate --config "+r.Caddy)
+		return nil, cli.Failure(err, "does Caddy take it? caddy validate --config "+r.Caddy)
 	}
 	addresses := caddy.Addresses(list)
 	node, report := caddy.Translate(list, caddy.Options{Dir: filepath.Dir(name)})
@@ -132,7 +131,7 @@ func (r *comparison) caddy(ctx context.Context, cert, key string) (*compare.Serv
 	}
 	theirs, err := compare.StartCaddy(ctx, compare.CaddyOptions{Binary: r.Binary, File: name, Addresses: addresses, Cert: cert, Key: key})
 	if err != nil {
-		return nil, console.Failure(err, "Caddy runs with this Caddyfile, but other ports: does caddy validate --config "+r.Caddy+" take it?")
+		return nil, cli.Failure(err, "Caddy runs with this Caddyfile, but other ports: does caddy validate --config "+r.Caddy+" take it?")
 	}
 	return theirs, nil
 }
@@ -140,7 +139,7 @@ func (r *comparison) caddy(ctx context.Context, cert, key string) (*compare.Serv
 func (r *comparison) apache(ctx context.Context, cert, key string) (*compare.Server, error) {
 	list, o, err := ReadApache(r.Apache, r.ApacheOptions)
 	if err != nil {
-		return nil, console.Failure(err, "does Apache take it? apachectl configtest")
+		return nil, cli.Failure(err, "does Apache take it? apachectl configtest")
 	}
 	name, err := filepath.Abs(r.Apache)
 	if err != nil {
@@ -156,7 +155,7 @@ func (r *comparison) apache(ctx context.Context, cert, key string) (*compare.Ser
 	}
 	theirs, err := compare.StartApache(ctx, list, options)
 	if err != nil {
-		return nil, console.Failure(err, "Apache runs with this config, but other ports: does apachectl configtest take it?")
+		return nil, cli.Failure(err, "Apache runs with this config, but other ports: does apachectl configtest take it?")
 	}
 	return theirs, nil
 }
@@ -196,7 +195,7 @@ func (r *comparison) read(node *draft.Node, report *draft.Report, name, cert, ke
 	if r.Config != "" {
 		cfg, err := config.Load(r.Config)
 		if err != nil {
-			return nil, cmdline.BadConfig(r.Config, err)
+			return nil, cli.BadConfig(r.Config, err)
 		}
 		return cfg, nil
 	}
@@ -212,10 +211,10 @@ func (r *comparison) read(node *draft.Node, report *draft.Report, name, cert, ke
 	node.Remove("log")
 	cfg, err := config.Parse(filepath.Join(filepath.Dir(name), config.FileName), []byte(node.String()))
 	if err != nil {
-		return nil, cmdline.BadConfig("what millrace import writes", err)
+		return nil, cli.BadConfig("what millrace import writes", err)
 	}
 	if n := report.Count(draft.Untranslated); n > 0 {
-		r.streams.Say("%s not carried over: millrace import %s %s lists them\n", console.Count(n, "line"), strings.ToLower(r.theirName()), name)
+		r.streams.Say("%s not carried over: millrace import %s %s lists them\n", cli.Count(n, "line"), strings.ToLower(r.theirName()), name)
 	}
 	return cfg, nil
 }
@@ -274,7 +273,7 @@ func (r *comparison) run(ctx context.Context) error {
 	if err := errors.Join(err, <-ended); err != nil {
 		return err
 	}
-	r.streams.Say("%s of %s asked for: ", console.Count(r.asked, "path"), console.Count(sites, "site"))
+	r.streams.Say("%s of %s asked for: ", cli.Count(r.asked, "path"), cli.Count(sites, "site"))
 	if !r.Strict {
 		defer r.streams.Say("  ignored: %s; --strict shows them\n", compare.Ignored())
 	}

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"millrace/cmd/millrace/internal/console"
+	"millrace/cmd/millrace/internal/cli"
 	"millrace/importer/apache"
 	"millrace/importer/apacheconf"
 	"millrace/importer/caddy"
@@ -44,13 +44,13 @@ type Nginx struct {
 }
 
 // Run writes the config, and says what was not carried over.
-func (c *Nginx) Run(s console.Streams) error {
+func (c *Nginx) Run(s cli.Streams) error {
 	node, report, err := FromNginx(c.File, c.Prefix)
 	if _, missing := os.Stat(c.File); errors.Is(err, errNoServer) || missing != nil {
-		return console.Failure(err, "name the file that nginx starts with, as nginx -V says (--conf-path): millrace import nginx /etc/nginx/nginx.conf")
+		return cli.Failure(err, "name the file that nginx starts with, as nginx -V says (--conf-path): millrace import nginx /etc/nginx/nginx.conf")
 	}
 	if err != nil {
-		return console.Failure(err, "does nginx take it? nginx -t -c "+c.File)
+		return cli.Failure(err, "does nginx take it? nginx -t -c "+c.File)
 	}
 	return c.write(s, "millrace import nginx "+c.File, node, report)
 }
@@ -63,10 +63,10 @@ type Caddy struct {
 }
 
 // Run writes the config, and says what was not carried over.
-func (c *Caddy) Run(s console.Streams) error {
+func (c *Caddy) Run(s cli.Streams) error {
 	node, report, err := FromCaddy(c.File)
 	if err != nil {
-		return console.Failure(err, "does Caddy take it? caddy validate --config "+c.File)
+		return cli.Failure(err, "does Caddy take it? caddy validate --config "+c.File)
 	}
 	return c.write(s, "millrace import caddy "+c.File, node, report)
 }
@@ -87,10 +87,10 @@ type ApacheOptions struct {
 }
 
 // Run writes the config, and says what was not carried over.
-func (c *Apache) Run(s console.Streams) error {
+func (c *Apache) Run(s cli.Streams) error {
 	list, o, err := ReadApache(c.File, c.ApacheOptions)
 	if err != nil {
-		return console.Failure(err, "does Apache take it? apachectl configtest")
+		return cli.Failure(err, "does Apache take it? apachectl configtest")
 	}
 	node, report := apache.Translate(list, o)
 	return c.write(s, "millrace import apache "+c.File, node, report)
@@ -150,7 +150,7 @@ func FromNginx(file, prefix string) (*draft.Node, *draft.Report, error) {
 
 // write writes a config with the report in its head, and says on the standard
 // error what is left to do.
-func (o output) write(s console.Streams, command string, node *draft.Node, report *draft.Report) error {
+func (o output) write(s cli.Streams, command string, node *draft.Node, report *draft.Report) error {
 	text := report.File("Written by: "+command, node)
 	name, next := o.Output, "look at the head of the file, then: millrace check "+o.Output
 	if name == "" || name == "-" {
@@ -182,7 +182,7 @@ func writeFile(name, text string, force bool, command string) error {
 	f, err := os.OpenFile(name, flags, 0o644)
 	switch {
 	case errors.Is(err, fs.ErrExist):
-		return console.Failure(fmt.Errorf("%s exists already", name), "to overwrite it: "+command+" --force -o "+name)
+		return cli.Failure(fmt.Errorf("%s exists already", name), "to overwrite it: "+command+" --force -o "+name)
 	case err != nil:
 		return fmt.Errorf("writing the config: %w", err)
 	}

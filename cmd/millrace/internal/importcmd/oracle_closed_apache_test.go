@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"millrace/cmd/millrace/internal/console"
+	"millrace/cmd/millrace/internal/cli"
 	"millrace/internal/process/servertest"
 )
 
@@ -114,7 +114,7 @@ func TestApacheNeverOpens(t *testing.T) {
 	g.aliases = true
 	g.neverOpens(t, serveBoth(t, &Compare{Apache: file}), each, func(host string) string {
 		yaml := filepath.Join(t.TempDir(), "millrace.yaml")
-		if err := (&Apache{File: file, output: output{Output: yaml}}).Run(console.Streams{Out: io.Discard, Err: io.Discard}); err != nil {
+		if err := (&Apache{File: file, output: output{Output: yaml}}).Run(cli.Streams{Out: io.Discard, Err: io.Discard}); err != nil {
 			return err.Error()
 		}
 		return blocks[slices.IndexFunc(blocks, func(b string) bool { return strings.Contains(b, "ServerName "+host+"\n") })] + "\n" + siteOf(yaml, host)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"millrace/cmd/millrace/internal/console"
+	"millrace/cmd/millrace/internal/cli"
 	"millrace/internal/process/servertest"
 )
 
@@ -63,7 +63,7 @@ func TestCaddyNeverOpens(t *testing.T) {
 	blocks := strings.Split(b.String(), "http://")
 	g.neverOpens(t, serveBoth(t, &Compare{Caddy: file, Binary: binary}), each, func(host string) string {
 		yaml := filepath.Join(t.TempDir(), "millrace.yaml")
-		if err := (&Caddy{File: file, output: output{Output: yaml}}).Run(console.Streams{Out: io.Discard, Err: io.Discard}); err != nil {
+		if err := (&Caddy{File: file, output: output{Output: yaml}}).Run(cli.Streams{Out: io.Discard, Err: io.Discard}); err != nil {
 			return err.Error()
 		}
 		return blocks[slices.IndexFunc(blocks, func(b string) bool { return strings.HasPrefix(b, host+" {") })] + "\n" + siteOf(yaml, host)

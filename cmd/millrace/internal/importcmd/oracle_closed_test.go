@@ -16,7 +16,7 @@ import (
 	"strings"
 	"testing"
 
-	"millrace/cmd/millrace/internal/console"
+	"millrace/cmd/millrace/internal/cli"
 	"millrace/importer/compare"
 	"millrace/internal/engine"
 	"millrace/internal/process/servertest"
@@ -194,7 +194,7 @@ func serveBoth(t *testing.T, c *Compare) []compare.Site {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	dir := t.TempDir()
-	r := &comparison{Compare: *c, streams: console.Streams{Out: io.Discard, Err: io.Discard}, dir: dir}
+	r := &comparison{Compare: *c, streams: cli.Streams{Out: io.Discard, Err: io.Discard}, dir: dir}
 	cert, key, err := compare.SelfSigned(dir, []string{"localhost"})
 	if err != nil {
 		t.Fatal(err)
@@ -288,7 +288,7 @@ func TestNginxNeverOpens(t *testing.T) {
 func translatedSite(t *testing.T, file, host string) string {
 	t.Helper()
 	yaml := filepath.Join(t.TempDir(), "millrace.yaml")
-	if err := (&Nginx{File: file, Prefix: "/usr/share/nginx", output: output{Output: yaml}}).Run(console.Streams{Out: io.Discard, Err: io.Discard}); err != nil {
+	if err := (&Nginx{File: file, Prefix: "/usr/share/nginx", output: output{Output: yaml}}).Run(cli.Streams{Out: io.Discard, Err: io.Discard}); err != nil {
 		return err.Error()
 	}
 	return siteOf(yaml, host)

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"millrace/cmd/millrace/internal/console"
+	"millrace/cmd/millrace/internal/cli"
 	"millrace/internal/config"
 	"millrace/internal/process/servertest"
 )
@@ -197,10 +197,10 @@ func TestNginxIsTheOracle(t *testing.T) {
 
 // same imports a config, and asks its server and ours the same. differ are the
 // paths whose answers differ by intention.
-func same(t *testing.T, least int, differ []string, yaml string, importIt func(console.Streams) error, compare *Compare) {
+func same(t *testing.T, least int, differ []string, yaml string, importIt func(cli.Streams) error, compare *Compare) {
 	t.Helper()
 	var out, messages bytes.Buffer
-	s := console.Streams{Out: &out, Err: &messages}
+	s := cli.Streams{Out: &out, Err: &messages}
 	if err := importIt(s); err != nil {
 		t.Fatal(err)
 	}

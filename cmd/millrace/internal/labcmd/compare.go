@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"millrace/cmd/millrace/internal/console"
+	"millrace/cmd/millrace/internal/cli"
 	"millrace/lab"
 	"millrace/lab/record"
 	"millrace/lab/report"
@@ -35,7 +35,7 @@ type Compare struct {
 }
 
 // Run compares.
-func (c *Compare) Run(s console.Streams) error {
+func (c *Compare) Run(s cli.Streams) error {
 	o, err := c.options()
 	if err != nil {
 		return err
@@ -53,13 +53,13 @@ func (c *Compare) Run(s console.Streams) error {
 func (c *Compare) options() (lab.CompareOptions, error) {
 	o := lab.CompareOptions{Mode: record.Quick, Delta: c.Delta / 100, Differ: c.Differ, Seed: c.Seed, Blocks: c.Blocks, Slot: c.Slot}
 	if c.Quick && c.Full {
-		return o, console.Usage("--quick and --full: only one of them", "leave one of them out")
+		return o, cli.Usage("--quick and --full: only one of them", "leave one of them out")
 	}
 	if c.Full {
 		o.Mode = record.Full
 	}
 	if len(c.Arms) < 2 {
-		return o, console.Usage("one server is nothing to compare", "millrace lab compare A=http://127.0.0.1:8080/ B=http://127.0.0.1:8081/")
+		return o, cli.Usage("one server is nothing to compare", "millrace lab compare A=http://127.0.0.1:8080/ B=http://127.0.0.1:8081/")
 	}
 	var err error
 	if o.Load, err = c.Request.config(); err != nil {
@@ -68,10 +68,10 @@ func (c *Compare) options() (lab.CompareOptions, error) {
 	for _, text := range c.Arms {
 		arm, err := lab.ParseArm(text)
 		if err != nil {
-			return o, console.Usage(err.Error(), "millrace lab compare A=http://127.0.0.1:8080/ B='./server --listen 127.0.0.1:{port}'")
+			return o, cli.Usage(err.Error(), "millrace lab compare A=http://127.0.0.1:8080/ B='./server --listen 127.0.0.1:{port}'")
 		}
 		if arm.Path = c.Path; !strings.HasPrefix(arm.Path, "/") {
-			return o, console.Usage(fmt.Sprintf("the path %q does not begin with /", c.Path), "--path /index.html")
+			return o, cli.Usage(fmt.Sprintf("the path %q does not begin with /", c.Path), "--path /index.html")
 		}
 		arm.URL = c.Request.target(arm.URL)
 		o.Arms = append(o.Arms, arm)

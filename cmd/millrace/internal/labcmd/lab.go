@@ -11,8 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"millrace/cmd/millrace/internal/console"
-	"millrace/cmd/millrace/internal/version"
+	"millrace/cmd/millrace/internal/cli"
 	"millrace/lab/live"
 	"millrace/lab/load"
 	"millrace/lab/record"
@@ -37,8 +36,8 @@ type Progress struct {
 // there is a terminal, plain lines on the standard error elsewhere. The standard
 // output stays free for the result. An interrupt ends work's context, a second
 // one the program.
-func (p Progress) Measure(s console.Streams, title string, work func(ctx context.Context, watch record.Watch) (*record.Result, error)) (*record.Result, error) {
-	ctx, stop := console.UntilInterrupted()
+func (p Progress) Measure(s cli.Streams, title string, work func(ctx context.Context, watch record.Watch) (*record.Result, error)) (*record.Result, error) {
+	ctx, stop := cli.UntilInterrupted()
 	defer stop()
 	events, done, err := p.events(s)
 	if err != nil {
@@ -51,7 +50,7 @@ func (p Progress) Measure(s console.Streams, title string, work func(ctx context
 			watch(e)
 		})
 		if res != nil {
-			v := version.Read()
+			v := cli.Read()
 			res.Version, res.Command = strings.TrimSpace(v.Version+" "+v.Revision), os.Args
 			events(record.Event{Time: time.Now(), Kind: record.EventEnd, Text: strings.Join(report.Sentence(res), "\n"), Verdicts: res.Verdicts, Done: 1})
 		}
@@ -73,7 +72,7 @@ const ToOutput = "-"
 
 // events is where --events goes; done closes it, and says whether all of it was
 // written.
-func (p Progress) events(s console.Streams) (watch record.Watch, done func() error, err error) {
+func (p Progress) events(s cli.Streams) (watch record.Watch, done func() error, err error) {
 	switch p.Events {
 	case "":
 		return func(record.Event) {}, func() error { return nil }, nil
@@ -93,7 +92,7 @@ const summaryWidth = 100
 // Conclude prints what was found on the standard output, keeps it in files, and
 // makes an error of what must not be taken for a finding. Where the standard
 // output is for JSON, the text goes to the standard error.
-func Conclude(s console.Streams, res *record.Result, err error, json bool, keep func(*record.Result) ([]string, error)) error {
+func Conclude(s cli.Streams, res *record.Result, err error, json bool, keep func(*record.Result) ([]string, error)) error {
 	if res == nil || len(res.Samples)+len(res.Tables) == 0 {
 		if err == nil {
 			err = errors.New("stopped before anything was measured")
@@ -115,7 +114,7 @@ func Conclude(s console.Streams, res *record.Result, err error, json bool, keep 
 	case err != nil:
 		return err
 	case res.Void():
-		return console.Failure(errors.New("the result is void: a check of the measurement itself failed"), "see the checks above for which, and what was allowed")
+		return cli.Failure(errors.New("the result is void: a check of the measurement itself failed"), "see the checks above for which, and what was allowed")
 	case res.Interrupted != "":
 		return errors.New(res.Interrupted)
 	}
@@ -151,7 +150,7 @@ func (r Request) config() (load.Config, error) {
 		Timeout: r.Timeout, Insecure: r.Insecure,
 	}
 	if r.Connections < 1 {
-		return c, console.Usage(fmt.Sprintf("%d connections load nothing", r.Connections), "--connections 50")
+		return c, cli.Usage(fmt.Sprintf("%d connections load nothing", r.Connections), "--connections 50")
 	}
 	if r.WS {
 		c.Protocol = load.WebSocket
@@ -176,7 +175,7 @@ func headers(lines []string) (http.Header, error) {
 		name, value, ok := strings.Cut(line, ":")
 		name = strings.TrimSpace(name)
 		if !ok || name == "" || strings.ContainsAny(name, " \t\r\n") || strings.ContainsAny(value, "\r\n") {
-			return nil, console.Usage(fmt.Sprintf("%q is not a header", line), `write it as 'Name: value', for instance --header 'Accept-Encoding: gzip'`)
+			return nil, cli.Usage(fmt.Sprintf("%q is not a header", line), `write it as 'Name: value', for instance --header 'Accept-Encoding: gzip'`)
 		}
 		h.Add(name, strings.TrimSpace(value))
 	}

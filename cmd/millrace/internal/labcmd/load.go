@@ -8,7 +8,7 @@ import (
 	"os"
 	"time"
 
-	"millrace/cmd/millrace/internal/console"
+	"millrace/cmd/millrace/internal/cli"
 	"millrace/lab"
 	"millrace/lab/load"
 	"millrace/lab/record"
@@ -38,7 +38,7 @@ type Load struct {
 }
 
 // Run loads a server.
-func (c *Load) Run(s console.Streams) error {
+func (c *Load) Run(s cli.Streams) error {
 	cfg, err := c.config()
 	if err != nil {
 		return err
@@ -62,11 +62,11 @@ func (c *Load) config() (load.Config, error) {
 	cfg.Rate, cfg.RampTo = c.Rate, c.RampTo
 	switch {
 	case c.Closed && c.Rate != 0:
-		return cfg, console.Usage("--closed and --rate: a closed loop has no rate", "leave one of them out")
+		return cfg, cli.Usage("--closed and --rate: a closed loop has no rate", "leave one of them out")
 	case c.Rate == 0 && (c.Poisson || c.RampTo != 0):
-		return cfg, console.Usage("--poisson and --ramp-to are about a rate", "--rate 1000 says which")
+		return cfg, cli.Usage("--poisson and --ramp-to are about a rate", "--rate 1000 says which")
 	case c.Poisson && c.RampTo != 0:
-		return cfg, console.Usage("--poisson and --ramp-to cannot be combined", "leave one of them out")
+		return cfg, cli.Usage("--poisson and --ramp-to cannot be combined", "leave one of them out")
 	case c.Rate == 0:
 	case c.RampTo != 0:
 		cfg.Arrival = load.Ramp
@@ -82,7 +82,7 @@ func (c *Load) config() (load.Config, error) {
 }
 
 // keep writes a result to the files that were asked for; "" is none.
-func keep(s console.Streams, res *record.Result, files map[string]func(io.Writer, *record.Result) error) ([]string, error) {
+func keep(s cli.Streams, res *record.Result, files map[string]func(io.Writer, *record.Result) error) ([]string, error) {
 	var written []string
 	for name, write := range files {
 		if name == "" {

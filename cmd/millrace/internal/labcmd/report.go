@@ -5,7 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"millrace/cmd/millrace/internal/console"
+	"millrace/cmd/millrace/internal/cli"
 	"millrace/lab/live"
 	"millrace/lab/record"
 	"millrace/lab/report"
@@ -22,7 +22,7 @@ type Report struct {
 const marker = "benchmarks"
 
 // Run draws stored results.
-func (c *Report) Run(s console.Streams) error {
+func (c *Report) Run(s cli.Streams) error {
 	results := make([]*record.Result, 0, len(c.Files))
 	for _, name := range c.Files {
 		res, err := readResult(name)

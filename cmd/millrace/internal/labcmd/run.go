@@ -6,7 +6,7 @@ import (
 	"os"
 	"text/tabwriter"
 
-	"millrace/cmd/millrace/internal/console"
+	"millrace/cmd/millrace/internal/cli"
 	"millrace/lab"
 	"millrace/lab/experiment"
 	"millrace/lab/record"
@@ -18,7 +18,7 @@ import (
 type List struct{}
 
 // Run lists the experiments.
-func (*List) Run(s console.Streams) error {
+func (*List) Run(s cli.Streams) error {
 	w := tabwriter.NewWriter(s.Out, 0, 8, 2, ' ', 0)
 	for _, e := range lab.Experiments() {
 		if _, err := fmt.Fprintf(w, "%s\t%s\n", e.Name, e.Title); err != nil {
@@ -43,7 +43,7 @@ type Run struct {
 }
 
 // Run runs one experiment.
-func (c *Run) Run(s console.Streams) error {
+func (c *Run) Run(s cli.Streams) error {
 	env, err := c.Env()
 	if err != nil {
 		return err
@@ -63,13 +63,13 @@ func (c *Run) Run(s console.Streams) error {
 func (c *Run) Env() (experiment.Env, error) {
 	env := experiment.Env{Mode: record.Quick, Seed: c.Seed, Only: c.Only}
 	if c.Quick && c.Full {
-		return env, console.Usage("--quick and --full: only one of them", "leave one of them out")
+		return env, cli.Usage("--quick and --full: only one of them", "leave one of them out")
 	}
 	if c.Full {
 		env.Mode = record.Full
 	}
 	if info, err := os.Stat(c.Out); err == nil && !info.IsDir() {
-		return env, console.Usage(fmt.Sprintf("%s is not a folder", c.Out), "--out . writes here")
+		return env, cli.Usage(fmt.Sprintf("%s is not a folder", c.Out), "--out . writes here")
 	}
 	if err := os.MkdirAll(c.Out, 0o755); err != nil { // reports are meant to be read
 		return env, fmt.Errorf("making the folder for the report: %w", err)

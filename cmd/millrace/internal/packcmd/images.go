@@ -13,8 +13,8 @@ import (
 	"sync"
 	"time"
 
-	"millrace/cmd/millrace/internal/console"
-	"millrace/cmd/millrace/internal/imageworker"
+	"millrace/cmd/millrace/internal/cli"
+	"millrace/cmd/millrace/internal/imagescmd"
 	"millrace/images/codec"
 	"millrace/images/convert"
 	"millrace/images/worker"
@@ -41,7 +41,7 @@ type conversion struct {
 	dir  string // a folder for variants, below it one for each folder
 
 	mu     sync.Mutex
-	bar    *console.Bar
+	bar    *cli.Bar
 	done   int
 	made   int
 	failed []string
@@ -49,7 +49,7 @@ type conversion struct {
 
 // images makes the variants of the plan's images, in a folder that end removes.
 // The same images make the same variants: only what is built in converts.
-func (c *Pack) images(ctx context.Context, p *packer.Plan, s console.Streams) (end func(), err error) {
+func (c *Pack) images(ctx context.Context, p *packer.Plan, s cli.Streams) (end func(), err error) {
 	dir, err := os.MkdirTemp("", "millrace-pack-")
 	if err != nil {
 		return nil, fmt.Errorf("a folder for converted images: %w", err)
@@ -62,13 +62,13 @@ func (c *Pack) images(ctx context.Context, p *packer.Plan, s console.Streams) (e
 	}()
 	testing, cancel := context.WithTimeout(ctx, workerTest)
 	defer cancel()
-	pool, err := worker.New(testing, worker.Options{Command: imageworker.WorkerCommand(), Level: "embedded", ErrorLog: s.Logger()})
+	pool, err := worker.New(testing, worker.Options{Command: imagescmd.WorkerCommand(), Level: "embedded", ErrorLog: s.Logger()})
 	if err != nil {
 		return nil, fmt.Errorf("starting to convert images: %w", err)
 	}
 	defer func() { err = errors.Join(err, pool.Close()) }()
 	if len(pool.Abilities().Formats) == 0 {
-		return nil, console.Failure(errors.New("this millrace converts no images: it was built with -tags small"), "build it without, or leave --images out")
+		return nil, cli.Failure(errors.New("this millrace converts no images: it was built with -tags small"), "build it without, or leave --images out")
 	}
 	all := &conversion{pool: pool, dir: dir}
 	names := make([][]string, len(p.Folders))
@@ -82,8 +82,8 @@ func (c *Pack) images(ctx context.Context, p *packer.Plan, s console.Streams) (e
 	if total == 0 {
 		return remove, nil
 	}
-	s.Say("converting %s to WebP and AVIF\n", console.Count(total, "image"))
-	all.bar = console.NewBar(s, total, time.Now())
+	s.Say("converting %s to WebP and AVIF\n", cli.Count(total, "image"))
+	all.bar = cli.NewBar(s, total, time.Now())
 	for i := range p.Folders {
 		to := filepath.Join(dir, fmt.Sprint(i))
 		if err = all.folder(ctx, p.Folders[i], to, names[i]); err != nil {
@@ -97,7 +97,7 @@ func (c *Pack) images(ctx context.Context, p *packer.Plan, s console.Streams) (e
 	if err != nil {
 		return nil, err
 	}
-	s.Say("  %s that are smaller than their originals\n", console.Count(all.made, "variant"))
+	s.Say("  %s that are smaller than their originals\n", cli.Count(all.made, "variant"))
 	for i, text := range all.failed {
 		if i == shownImages {
 			s.Say("  and %d more\n", len(all.failed)-i)
@@ -170,7 +170,7 @@ func (c *conversion) one(ctx context.Context, root *os.Root, to, name string) er
 	case err != nil:
 		return fmt.Errorf("reading %s: %w", name, err)
 	case info.Size() > largestImage:
-		why = fmt.Errorf("it has more than %s", console.Amount(largestImage))
+		why = fmt.Errorf("it has more than %s", cli.Amount(largestImage))
 	default:
 		if data, err = root.ReadFile(filepath.FromSlash(name)); err != nil {
 			return fmt.Errorf("reading %s: %w", name, err)

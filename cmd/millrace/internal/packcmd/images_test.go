@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"millrace/cmd/millrace/internal/console"
+	"millrace/cmd/millrace/internal/cli"
 	"millrace/static/packer"
 )
 
@@ -16,7 +16,7 @@ func TestImagesStopped(t *testing.T) {
 	t.Setenv("TMPDIR", dir)
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	end, err := new(Pack).images(ctx, &packer.Plan{}, console.Streams{Out: io.Discard, Err: io.Discard})
+	end, err := new(Pack).images(ctx, &packer.Plan{}, cli.Streams{Out: io.Discard, Err: io.Discard})
 	if err == nil || end != nil {
 		t.Errorf("an end: %t, %v", end != nil, err)
 	}

@@ -18,8 +18,7 @@ import (
 	"slices"
 	"time"
 
-	"millrace/cmd/millrace/internal/cmdline"
-	"millrace/cmd/millrace/internal/console"
+	"millrace/cmd/millrace/internal/cli"
 	"millrace/internal/config"
 	"millrace/static"
 	"millrace/static/packer"
@@ -59,7 +58,7 @@ func Examples(verb string) []string {
 }
 
 // Run packs.
-func (c *Pack) Run(s console.Streams) error {
+func (c *Pack) Run(s cli.Streams) error {
 	if err := c.check(); err != nil {
 		return err
 	}
@@ -73,7 +72,7 @@ func (c *Pack) Run(s console.Streams) error {
 	if err := checkBase(plan.Base, c.Base != "", len(plan.Slim) > 0); err != nil {
 		return err
 	}
-	until, stop := console.UntilInterrupted()
+	until, stop := cli.UntilInterrupted()
 	defer stop()
 	began := time.Now()
 	if c.Images {
@@ -86,10 +85,10 @@ func (c *Pack) Run(s console.Streams) error {
 		}
 		defer end()
 	}
-	var bar *console.Bar
+	var bar *cli.Bar
 	plan.Progress = func(done, total int) {
 		if bar == nil {
-			bar = console.NewBar(s, total, began)
+			bar = cli.NewBar(s, total, began)
 		}
 		bar.Step(done, 0)
 	}
@@ -103,8 +102,8 @@ func (c *Pack) Run(s console.Streams) error {
 	case err != nil:
 		return err
 	}
-	s.Say("wrote %s: %s, %s, as an executable of %s, in %s\n", c.Out, console.Count(sum.Files, "file"),
-		console.Amount(sum.Plain), console.Amount(sum.Size), console.Brief(time.Since(began)))
+	s.Say("wrote %s: %s, %s, as an executable of %s, in %s\n", c.Out, cli.Count(sum.Files, "file"),
+		cli.Amount(sum.Plain), cli.Amount(sum.Size), cli.Brief(time.Since(began)))
 	info, _ := buildinfo.ReadFile(c.Out) // what cannot be told is taken for one of this machine
 	if other := otherPlatform(info); other != "" {
 		s.Say("  next: copy it to a machine with %s, and run it there\n", other)
@@ -154,12 +153,12 @@ func (c *Pack) check() error {
 	for _, globs := range [][]string{c.Include, c.Exclude} {
 		for _, g := range globs {
 			if _, err := path.Match(g, ""); err != nil || g == "" {
-				return console.Usage(fmt.Sprintf("%q is not a pattern", g), "write one like *.html, /img/*.png or /docs/")
+				return cli.Usage(fmt.Sprintf("%q is not a pattern", g), "write one like *.html, /img/*.png or /docs/")
 			}
 		}
 	}
 	if info, err := os.Stat(c.Out); err == nil && !info.Mode().IsRegular() {
-		return console.Usage(c.Out+" is no file", "name the executable to write: -o site")
+		return cli.Usage(c.Out+" is no file", "name the executable to write: -o site")
 	}
 	return nil
 }
@@ -170,7 +169,7 @@ func (c *Pack) site(p *packer.Plan) error {
 	if err == nil && !info.IsDir() {
 		return c.byConfig(p)
 	}
-	if err := cmdline.CheckDir("millrace pack", c.Site); err != nil {
+	if err := cli.CheckDir("millrace pack", c.Site); err != nil {
 		return err
 	}
 	p.Config = []byte(packfile.FolderConfig)
@@ -191,7 +190,7 @@ func (c *Pack) byConfig(p *packer.Plan) error {
 	}
 	here, err := config.Parse(c.Site, text)
 	if err != nil {
-		return cmdline.BadConfig(c.Site, err)
+		return cli.BadConfig(c.Site, err)
 	}
 	files, err := config.Included(c.Site, text)
 	if err != nil {
@@ -202,7 +201,7 @@ func (c *Pack) byConfig(p *packer.Plan) error {
 	}
 	packed, err := parse(text, nil)
 	if err != nil {
-		return cmdline.BadConfig(c.Site, err)
+		return cli.BadConfig(c.Site, err)
 	}
 	p.Config = text
 	seen := map[string]bool{}
@@ -237,7 +236,7 @@ func (c *Pack) byConfig(p *packer.Plan) error {
 		}
 	}
 	if len(p.Folders) == 0 {
-		return console.Failure(fmt.Errorf("%s serves no folder: there is nothing to pack", c.Site), "a route with \"static:\" has one")
+		return cli.Failure(fmt.Errorf("%s serves no folder: there is nothing to pack", c.Site), "a route with \"static:\" has one")
 	}
 	p.Slim, err = slimPlan(packed)
 	return err
@@ -281,9 +280,9 @@ func checkBase(name string, named, slimWillDo bool) error {
 		return fmt.Errorf("the base program: %w", err)
 	case !named: // it is running this
 	case err != nil || info.Path != fullBase && info.Path != slimBase:
-		return console.Failure(fmt.Errorf("%s is not a millrace", name), "--base takes one that was built from cmd/millrace or cmd/millrace-slim, for any platform")
+		return cli.Failure(fmt.Errorf("%s is not a millrace", name), "--base takes one that was built from cmd/millrace or cmd/millrace-slim, for any platform")
 	case info.Path == slimBase && !slimWillDo:
-		return console.Failure(fmt.Errorf("%s is a slim millrace: it serves folders and redirects, and the config asks for more", name), "take a full one as --base, or leave it out")
+		return cli.Failure(fmt.Errorf("%s is a slim millrace: it serves folders and redirects, and the config asks for more", name), "take a full one as --base, or leave it out")
 	}
 	return nil
 }

@@ -6,20 +6,18 @@ import (
 	"time"
 
 	"millrace/cmd/millrace/internal/cli"
-	"millrace/cmd/millrace/internal/console"
 	"millrace/cmd/millrace/internal/servecmd"
-	"millrace/cmd/millrace/internal/version"
 	"millrace/internal/config"
 	"millrace/static/packfile"
 )
 
 // Program is the command line of a packed site.
 type Program struct {
-	Serve   Serve                  `cmd:"" default:"withargs" help:"Serve the site that is in this file."`
-	List    List                   `cmd:"" help:"List what is in this file."`
-	Verify  Verify                 `cmd:"" help:"Compare everything in this file with the sums that were made when it was packed."`
-	Unpack  Unpack                 `cmd:"" help:"Write the site's files into a folder."`
-	Version version.VersionCommand `cmd:"" help:"Print which millrace serves it."`
+	Serve   Serve              `cmd:"" default:"withargs" help:"Serve the site that is in this file."`
+	List    List               `cmd:"" help:"List what is in this file."`
+	Verify  Verify             `cmd:"" help:"Compare everything in this file with the sums that were made when it was packed."`
+	Unpack  Unpack             `cmd:"" help:"Write the site's files into a folder."`
+	Version cli.VersionCommand `cmd:"" help:"Print which millrace serves it."`
 }
 
 // Serve is FILE alone: it serves its site.
@@ -28,11 +26,11 @@ type Serve struct {
 }
 
 // Run serves until a signal ends it.
-func (c *Serve) Run(verb *cli.Node, s console.Streams, taken *servecmd.Signals, site *packfile.Site) error {
+func (c *Serve) Run(verb *cli.Node, s cli.Streams, taken *servecmd.Signals, site *packfile.Site) error {
 	return Damaged(servecmd.Source{
 		Load: func(flags []config.Setting) (*config.Config, error) { return parse(site.Config, site, flags...) },
 		Subject: func(*config.Config) string {
-			return "serves the " + console.Count(site.Files(), "file") + " packed in it"
+			return "serves the " + cli.Count(site.Files(), "file") + " packed in it"
 		},
 		Packed: site,
 	}.Serve(verb, s, taken))
@@ -44,7 +42,7 @@ type List struct {
 }
 
 // Run lists.
-func (c *List) Run(s console.Streams, site *packfile.Site) error {
+func (c *List) Run(s cli.Streams, site *packfile.Site) error {
 	if c.JSON {
 		return s.WriteJSON(site.Listed())
 	}
@@ -55,14 +53,14 @@ func (c *List) Run(s console.Streams, site *packfile.Site) error {
 type Verify struct{}
 
 // Run compares.
-func (c *Verify) Run(s console.Streams, site *packfile.Site) error {
-	bar, done := console.NewBar(s, site.Files(), time.Now()), 0
+func (c *Verify) Run(s cli.Streams, site *packfile.Site) error {
+	bar, done := cli.NewBar(s, site.Files(), time.Now()), 0
 	err := site.Verify(func() { done++; bar.Step(done, 0) })
 	bar.End()
 	if err != nil {
 		return Damaged(err)
 	}
-	_, err = fmt.Fprintf(s.Out, "%s and the program are as they were packed\n", console.Count(done, "file"))
+	_, err = fmt.Fprintf(s.Out, "%s and the program are as they were packed\n", cli.Count(done, "file"))
 	return err
 }
 
@@ -72,20 +70,20 @@ type Unpack struct {
 }
 
 // Run writes the files, and the config where there is one.
-func (c *Unpack) Run(s console.Streams, site *packfile.Site) error {
+func (c *Unpack) Run(s cli.Streams, site *packfile.Site) error {
 	if err := site.Unpack(c.Dir, config.FileName); errors.Is(err, packfile.ErrNotEmpty) {
-		return console.Failure(fmt.Errorf("%s is not empty", c.Dir), "name a folder that is not there yet")
+		return cli.Failure(fmt.Errorf("%s is not empty", c.Dir), "name a folder that is not there yet")
 	} else if err != nil {
 		return Damaged(err)
 	}
-	s.Say("wrote %s to %s\n", console.Count(site.Files(), "file"), c.Dir)
+	s.Say("wrote %s to %s\n", cli.Count(site.Files(), "file"), c.Dir)
 	return nil
 }
 
 // Damaged is what a packed site says that is not as it was packed.
 func Damaged(err error) error {
 	if errors.Is(err, packfile.ErrAltered) {
-		return console.Failure(err, "get the file again, or pack the site again")
+		return cli.Failure(err, "get the file again, or pack the site again")
 	}
 	return err
 }

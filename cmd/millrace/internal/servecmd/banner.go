@@ -12,8 +12,8 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/cmd/millrace/internal/console"
-	"millrace/cmd/millrace/internal/imageworker"
+	"millrace/cmd/millrace/internal/cli"
+	"millrace/cmd/millrace/internal/imagescmd"
 	"millrace/internal/config"
 	"millrace/internal/engine"
 	"millrace/internal/lane"
@@ -29,7 +29,7 @@ type banner struct {
 	server   *engine.Server
 }
 
-func (b banner) show(s console.Streams) {
+func (b banner) show(s cli.Streams) {
 	if s.JSON() {
 		s.Tell(slog.LevelInfo, "serving", b.attrs()...)
 		return
@@ -212,14 +212,14 @@ func (b banner) imageRows() (rows [][2]string) {
 		h := all[name]
 		text := "none: nothing here writes what images.formats names"
 		if can := h.Abilities(); len(can.Formats) > 0 {
-			text = fmt.Sprintf("%s, kept in %s", imageworker.Writers(can), console.Homely(h.Folder()))
+			text = fmt.Sprintf("%s, kept in %s", imagescmd.Writers(can), cli.Homely(h.Folder()))
 		}
 		if row := [2]string{"images", text}; !slices.Contains(rows, row) {
 			rows = append(rows, row)
 		}
 	}
 	for _, name := range names { // one says it for all: it is the machine's
-		return append(rows, imageworker.Confined(all[name].Sandbox())...)
+		return append(rows, imagescmd.Confined(all[name].Sandbox())...)
 	}
 	return rows
 }

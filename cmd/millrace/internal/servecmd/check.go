@@ -15,10 +15,8 @@ import (
 	"syscall"
 	"time"
 
-	"millrace/cmd/millrace/internal/cmdline"
-	"millrace/cmd/millrace/internal/console"
-	"millrace/cmd/millrace/internal/imageworker"
-	"millrace/cmd/millrace/internal/remote"
+	"millrace/cmd/millrace/internal/cli"
+	"millrace/cmd/millrace/internal/imagescmd"
 	"millrace/internal/config"
 	"millrace/internal/engine"
 	"millrace/internal/process/confine"
@@ -35,23 +33,23 @@ type Check struct {
 
 // Run reads the config as serve would, tries its addresses and its certificate,
 // and says what is wrong with them.
-func (c *Check) Run(s console.Streams) error {
-	ctx, stop := console.UntilInterrupted()
+func (c *Check) Run(s cli.Streams) error {
+	ctx, stop := cli.UntilInterrupted()
 	defer stop()
 	if c.File != "" && c.Config != "" && c.Config != os.Getenv("MILLRACE_CONFIG") {
-		return console.Usage("two configs: only one can be checked at a time", fmt.Sprintf("`millrace check %s`", c.File))
+		return cli.Usage("two configs: only one can be checked at a time", fmt.Sprintf("`millrace check %s`", c.File))
 	}
 	file := cmp.Or(c.File, c.Config, config.FileName)
 	cfg, err := config.Load(file)
 	if err != nil {
-		return cmdline.BadConfig(file, err)
+		return cli.BadConfig(file, err)
 	}
 	if err := engine.Unsupported(cfg); err != nil {
-		return cmdline.BadConfig(file, err)
+		return cli.BadConfig(file, err)
 	}
 	found, notes := tryAddresses(ctx, cfg)
 	if len(found) > 0 {
-		return cmdline.BadConfig(file, found)
+		return cli.BadConfig(file, found)
 	}
 	if err := wouldStart(cfg); err != nil {
 		return fmt.Errorf("%s: a server would not start: %w", file, err)
@@ -68,7 +66,7 @@ func (c *Check) Run(s console.Streams) error {
 	for _, note := range append(notes, certificateNotes(cfg, time.Now())...) {
 		s.Say("%s: note: %s\n", file, note)
 	}
-	_, err = fmt.Fprintf(s.Out, "%s: ok (%s, %s)\n%s", file, console.Count(len(cfg.Sites), "site"), console.Count(cfg.Routes(), "route"), workersHere(ctx, cfg))
+	_, err = fmt.Fprintf(s.Out, "%s: ok (%s, %s)\n%s", file, cli.Count(len(cfg.Sites), "site"), cli.Count(cfg.Routes(), "route"), workersHere(ctx, cfg))
 	return err
 }
 
@@ -96,7 +94,7 @@ func tryAddresses(ctx context.Context, cfg *config.Config) (found config.Finding
 	}
 	if failed, ok := errors.AsType[*engine.ListenError](engine.TryAddress(at)); ok {
 		switch {
-		case errors.Is(failed, syscall.EADDRINUSE) && remote.Answers(ctx, at):
+		case errors.Is(failed, syscall.EADDRINUSE) && cli.Answers(ctx, at):
 		case errors.Is(failed, syscall.EADDRINUSE), errors.Is(failed, fs.ErrPermission):
 			notes = append(notes, "admin: "+failed.Unwrap().Error())
 		default:
@@ -113,7 +111,7 @@ func wouldStart(cfg *config.Config) error {
 			return b.refused()
 		}
 	}
-	return engine.Check(cfg, imageworker.WorkerCommand()) //nolint:wrapcheck // as serve says it
+	return engine.Check(cfg, imagescmd.WorkerCommand()) //nolint:wrapcheck // as serve says it
 }
 
 // isServed reports whether a millrace that runs here has the address.
@@ -121,7 +119,7 @@ func isServed(ctx context.Context, addr string) bool {
 	if strings.HasPrefix(addr, ":") {
 		addr = "localhost" + addr
 	}
-	return remote.Served(ctx, "http://"+addr)
+	return cli.Served(ctx, "http://"+addr)
 }
 
 // aboutAddress is the failure of an address as a finding in the config's line
@@ -194,12 +192,12 @@ func workersHere(ctx context.Context, cfg *config.Config) string {
 	}) {
 		return ""
 	}
-	report, err := imageworker.Probe(ctx)
+	report, err := imagescmd.Probe(ctx)
 	if err != nil {
 		return fmt.Sprintf("image workers: %v\n", err)
 	}
 	var b strings.Builder
-	for _, row := range imageworker.Confined(report) {
+	for _, row := range imagescmd.Confined(report) {
 		fmt.Fprintf(&b, "image %-8s %s\n", cmp.Or(row[0], "workers"), row[1])
 	}
 	return b.String()

@@ -10,8 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"millrace/cmd/millrace/internal/cmdline"
-	"millrace/cmd/millrace/internal/console"
+	"millrace/cmd/millrace/internal/cli"
 	"millrace/internal/config"
 )
 
@@ -31,13 +30,13 @@ type Init struct {
 }
 
 // Run writes the starter, which serves the folder of pages that is there.
-func (c *Init) Run(s console.Streams) error {
+func (c *Init) Run(s cli.Streams) error {
 	dir := filepath.Dir(c.File)
 	text, about := Starter(dir), "which serves the folder "+filepath.Join(dir, pagesIn(dir))
 	if c.FromJSON != "" {
 		var err error
 		if text, err = config.FromPublished(c.FromJSON); err != nil {
-			return cmdline.BadConfig(c.FromJSON, err)
+			return cli.BadConfig(c.FromJSON, err)
 		}
 		about = "which does what " + c.FromJSON + " says"
 	}
@@ -52,9 +51,9 @@ func (c *Init) Run(s console.Streams) error {
 	f, err := os.OpenFile(c.File, flags, 0o644)
 	switch {
 	case errors.Is(err, fs.ErrExist):
-		return console.Failure(fmt.Errorf("%s exists already", c.File), "to overwrite it: millrace init --force "+c.File)
+		return cli.Failure(fmt.Errorf("%s exists already", c.File), "to overwrite it: millrace init --force "+c.File)
 	case errors.Is(err, fs.ErrNotExist):
-		return console.Failure(fmt.Errorf("there is no folder %s", dir), "`mkdir -p "+dir+"` makes it")
+		return cli.Failure(fmt.Errorf("there is no folder %s", dir), "`mkdir -p "+dir+"` makes it")
 	case err != nil:
 		return fmt.Errorf("writing the config: %w", err)
 	}

@@ -8,21 +8,19 @@ import (
 	"reflect"
 
 	"millrace/cmd/millrace/internal/cli"
-	"millrace/cmd/millrace/internal/console"
-	"millrace/cmd/millrace/internal/remote"
 )
 
 // Reload is `millrace reload`.
 type Reload struct {
-	remote.Flags `embed:""`
+	cli.Flags `embed:""`
 }
 
 // Run has a running server read its config again. One without an admin listener
 // that --pid names gets a signal.
-func (c *Reload) Run(verb *cli.Node, s console.Streams) error {
+func (c *Reload) Run(verb *cli.Node, s cli.Streams) error {
 	at, status, text, err := order(c.Flags, "/reload")
 	switch {
-	case errors.Is(err, remote.ErrNoListener):
+	case errors.Is(err, cli.ErrNoListener):
 		return c.signal(verb.Root(), s, err)
 	case err != nil:
 		return err
@@ -30,23 +28,23 @@ func (c *Reload) Run(verb *cli.Node, s console.Streams) error {
 		s.Say("The config was read again and is in use.\n")
 		return nil
 	case status == http.StatusUnauthorized:
-		return remote.Unauthorized(at)
+		return cli.Unauthorized(at)
 	}
 	return errors.New(text)
 }
 
 // signal sends SIGHUP to a process that serves; any other would end by it.
-func (c *Reload) signal(program *cli.Node, s console.Streams, unheard error) error {
+func (c *Reload) signal(program *cli.Node, s cli.Streams, unheard error) error {
 	pid := int(c.PID)
 	p, err := os.FindProcess(pid) // from here on the number is not another's
 	if err != nil {
 		return fmt.Errorf("asking process %d to read its config again: %w", pid, err)
 	}
 	defer func() { _ = p.Release() }() // it is not ours to wait for
-	if err := remote.IsMillrace(pid); err != nil {
-		return console.Failure(err, "")
+	if err := cli.IsMillrace(pid); err != nil {
+		return cli.Failure(err, "")
 	}
-	typed, err := remote.TypedArgs(pid)
+	typed, err := cli.TypedArgs(pid)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"millrace/cmd/millrace/internal/console"
+	"millrace/cmd/millrace/internal/cli"
 	"millrace/internal/config"
 	"millrace/internal/engine"
 	"millrace/internal/ops/admin"
@@ -106,7 +106,7 @@ func reach(cfg *config.Config, file string, confined bool) (rules []confine.Rule
 	}
 	if !confined && confine.Broad(temp) {
 		if temp, err = admin.PrivateFolder(temp); err != nil {
-			return nil, nil, console.Failure(err, "remove it, or name another one with TMPDIR")
+			return nil, nil, cli.Failure(err, "remove it, or name another one with TMPDIR")
 		}
 	}
 	return append(rules, confine.Rule{Path: temp, Access: confine.Write, For: "temporary files"}), append(env, "TMPDIR="+temp), nil
@@ -119,7 +119,7 @@ func private(cfg *config.Config) error {
 	}
 	folder, err := admin.PrivateFolder(spool.DefaultFolder())
 	if err != nil {
-		return console.Failure(err, "remove it, or name another one with buffers.folder")
+		return cli.Failure(err, "remove it, or name another one with buffers.folder")
 	}
 	cfg.Buffers.Folder = folder
 	return nil
@@ -144,7 +144,7 @@ const maxReported = 100
 
 // watch tells of files and folders that were replaced by others out of reach, until
 // the server ends.
-func (b *sandbox) watch(ctx context.Context, s console.Streams) {
+func (b *sandbox) watch(ctx context.Context, s cli.Streams) {
 	if b == nil || b.domain == nil {
 		return
 	}
@@ -171,7 +171,7 @@ func (b *sandbox) refused() error {
 	if b.options.Mode != confine.Require {
 		return nil
 	}
-	return console.Failure(fmt.Errorf("the sandbox is required, and there is none: %w", b.missing), "`--sandbox auto` takes what there is")
+	return cli.Failure(fmt.Errorf("the sandbox is required, and there is none: %w", b.missing), "`--sandbox auto` takes what there is")
 }
 
 // helped returns the program that a helper would start, or why there can be none. A
@@ -282,7 +282,7 @@ func (b *sandbox) describe() string {
 	case b.domain == nil:
 		return "none: " + b.missing.Error()
 	}
-	text := fmt.Sprintf("Landlock %d: reads %s, writes %s", b.domain.Version, console.Count(b.domain.Reads(), "place"), console.Count(b.domain.Writes(), "place"))
+	text := fmt.Sprintf("Landlock %d: reads %s, writes %s", b.domain.Version, cli.Count(b.domain.Reads(), "place"), cli.Count(b.domain.Writes(), "place"))
 	if b.domain.Scoped {
 		text += ", signals none but its own processes"
 	}

@@ -15,11 +15,7 @@ import (
 	"syscall"
 
 	"millrace/cmd/millrace/internal/cli"
-	"millrace/cmd/millrace/internal/cmdline"
-	"millrace/cmd/millrace/internal/console"
-	"millrace/cmd/millrace/internal/imageworker"
-	"millrace/cmd/millrace/internal/remote"
-	"millrace/cmd/millrace/internal/version"
+	"millrace/cmd/millrace/internal/imagescmd"
 	"millrace/internal/config"
 	"millrace/internal/engine"
 	"millrace/internal/process/handover"
@@ -42,19 +38,19 @@ type Serve struct {
 // Flags are those of every verb that serves. A flag's key is the one of
 // the config that it sets; it wins over the file.
 type Flags struct {
-	Listen     []Address           `short:"l" placeholder:"ADDR" key:"listen" env:"MILLRACE_LISTEN" help:"Serve at this address: host:port, :port (every interface) or unix:/path. May be repeated. Default 127.0.0.1:8080."`
-	Domain     []string            `placeholder:"NAME" key:"tls.auto.hosts" env:"MILLRACE_DOMAIN" help:"Serve HTTPS under this name, with a certificate that comes by itself, at :443, and redirect from :80. May be repeated."`
-	HTTPS      bool                `name:"https" key:"tls.auto.addresses" env:"MILLRACE_HTTPS" help:"Serve HTTPS under this machine's public IP addresses, with certificates of a few days that come by themselves, at :443, and redirect from :80."`
-	TLS        string              `name:"tls" placeholder:"HOW" values:"on,internal" key:"tls.auto" env:"MILLRACE_TLS" help:"Get certificates by itself: on, from a public CA for the config's hosts, or internal, from a CA of this machine's own, for development. Default off."`
-	TLSCert    string              `name:"tls-cert" placeholder:"FILE" complete:"file" key:"tls.cert" env:"MILLRACE_TLS_CERT" help:"The certificate for HTTPS with its chain (PEM), read again when it changes."`
-	TLSKey     string              `name:"tls-key" placeholder:"FILE" complete:"file" key:"tls.key" env:"MILLRACE_TLS_KEY" help:"The certificate's private key (PEM)."`
-	TLSListen  []Address           `name:"tls-listen" placeholder:"ADDR" key:"tls.listen" env:"MILLRACE_TLS_LISTEN" help:"Serve HTTPS at this address. May be repeated."`
-	Log        LogFormat           `placeholder:"FORMAT" values:"combined,common,json,off" key:"log.format" env:"MILLRACE_LOG" help:"How to log requests: combined, common, json or off. Default combined. With json all other messages are JSON lines as well."`
-	LogFile    string              `placeholder:"FILE" complete:"file" key:"log.file" env:"MILLRACE_LOG_FILE" help:"Log requests to this file instead of the standard output."`
-	Admin      remote.AdminAddress `placeholder:"ADDR" values:"off" key:"admin.listen" env:"MILLRACE_ADMIN" help:"Metrics and profiles at this address, or off. Default: a UNIX socket in the runtime folder."`
-	AdminToken string              `placeholder:"TOKEN" key:"admin.token" env:"MILLRACE_ADMIN_TOKEN" help:"What the admin listener asks for at a TCP address, 16 bytes or more. Other users of this machine can read command lines: better by the variable."`
-	Sandbox    Sandbox             `placeholder:"HOW" values:"off,auto,require" key:"sandbox.mode" env:"MILLRACE_SANDBOX" help:"Have the kernel allow this process no files but those of the site and the config: auto, as far as it can, or require, not to start without. Default off."`
-	NoLane     bool                `key:"lane.off" env:"MILLRACE_NO_LANE" help:"Answer every request through net/http."`
+	Listen     []Address        `short:"l" placeholder:"ADDR" key:"listen" env:"MILLRACE_LISTEN" help:"Serve at this address: host:port, :port (every interface) or unix:/path. May be repeated. Default 127.0.0.1:8080."`
+	Domain     []string         `placeholder:"NAME" key:"tls.auto.hosts" env:"MILLRACE_DOMAIN" help:"Serve HTTPS under this name, with a certificate that comes by itself, at :443, and redirect from :80. May be repeated."`
+	HTTPS      bool             `name:"https" key:"tls.auto.addresses" env:"MILLRACE_HTTPS" help:"Serve HTTPS under this machine's public IP addresses, with certificates of a few days that come by themselves, at :443, and redirect from :80."`
+	TLS        string           `name:"tls" placeholder:"HOW" values:"on,internal" key:"tls.auto" env:"MILLRACE_TLS" help:"Get certificates by itself: on, from a public CA for the config's hosts, or internal, from a CA of this machine's own, for development. Default off."`
+	TLSCert    string           `name:"tls-cert" placeholder:"FILE" complete:"file" key:"tls.cert" env:"MILLRACE_TLS_CERT" help:"The certificate for HTTPS with its chain (PEM), read again when it changes."`
+	TLSKey     string           `name:"tls-key" placeholder:"FILE" complete:"file" key:"tls.key" env:"MILLRACE_TLS_KEY" help:"The certificate's private key (PEM)."`
+	TLSListen  []Address        `name:"tls-listen" placeholder:"ADDR" key:"tls.listen" env:"MILLRACE_TLS_LISTEN" help:"Serve HTTPS at this address. May be repeated."`
+	Log        LogFormat        `placeholder:"FORMAT" values:"combined,common,json,off" key:"log.format" env:"MILLRACE_LOG" help:"How to log requests: combined, common, json or off. Default combined. With json all other messages are JSON lines as well."`
+	LogFile    string           `placeholder:"FILE" complete:"file" key:"log.file" env:"MILLRACE_LOG_FILE" help:"Log requests to this file instead of the standard output."`
+	Admin      cli.AdminAddress `placeholder:"ADDR" values:"off" key:"admin.listen" env:"MILLRACE_ADMIN" help:"Metrics and profiles at this address, or off. Default: a UNIX socket in the runtime folder."`
+	AdminToken string           `placeholder:"TOKEN" key:"admin.token" env:"MILLRACE_ADMIN_TOKEN" help:"What the admin listener asks for at a TCP address, 16 bytes or more. Other users of this machine can read command lines: better by the variable."`
+	Sandbox    Sandbox          `placeholder:"HOW" values:"off,auto,require" key:"sandbox.mode" env:"MILLRACE_SANDBOX" help:"Have the kernel allow this process no files but those of the site and the config: auto, as far as it can, or require, not to start without. Default off."`
+	NoLane     bool             `key:"lane.off" env:"MILLRACE_NO_LANE" help:"Answer every request through net/http."`
 }
 
 // serving marks the verbs that serve.
@@ -69,7 +65,7 @@ func Serves(verb *cli.Node) bool {
 // TypedLogFormat is the format of the access log that a command line asks for;
 // "" where it does not say.
 func TypedLogFormat(verb *cli.Node) string {
-	for _, set := range cmdline.Settings(verb) {
+	for _, set := range cli.Settings(verb) {
 		if set.Key == "log.format" {
 			return set.Values[0]
 		}
@@ -78,7 +74,7 @@ func TypedLogFormat(verb *cli.Node) string {
 }
 
 // Run serves until a signal ends it: see the package comment of main.
-func (c *Serve) Run(verb *cli.Node, s console.Streams, taken *Signals) error {
+func (c *Serve) Run(verb *cli.Node, s cli.Streams, taken *Signals) error {
 	what, err := c.source()
 	if err != nil {
 		return err
@@ -108,16 +104,16 @@ type Source struct {
 // Up is a server that has come up.
 type Up struct {
 	Config *config.Config
-	URLs   []string // as [remote.URLs] has them
+	URLs   []string // as [cli.URLs] has them
 	Admin  string   // the address of its admin listener, "" for none
 }
 
 // Serve serves what the source says, with the flags of the verb on top, until a
 // signal ends it: see the package comment of main.
-func (w Source) Serve(verb *cli.Node, s console.Streams, taken *Signals) error {
+func (w Source) Serve(verb *cli.Node, s cli.Streams, taken *Signals) error {
 	exit := func() {
 		s.Tell(slog.LevelWarn, "ended without waiting for what it was doing")
-		if c, ok := s.Err.(*console.Patient); ok {
+		if c, ok := s.Err.(*cli.Patient); ok {
 			c.Close()
 		}
 		taken.exit()
@@ -125,7 +121,7 @@ func (w Source) Serve(verb *cli.Node, s console.Streams, taken *Signals) error {
 	taken.begin(exit)
 	defer taken.stop()
 	load := func() (*config.Config, error) {
-		cfg, err := w.Load(cmdline.Settings(verb))
+		cfg, err := w.Load(cli.Settings(verb))
 		if err == nil {
 			err = private(cfg)
 		}
@@ -136,7 +132,7 @@ func (w Source) Serve(verb *cli.Node, s console.Streams, taken *Signals) error {
 		if w.File != "" && TypedLogFormat(verb) == "" {
 			s.Format(config.LogFormat(w.File))
 		}
-		cfg, err = nil, cmdline.BadConfig(w.File, err)
+		cfg, err = nil, cli.BadConfig(w.File, err)
 	}
 	box, boxed := enterSandbox(cfg, w.File, func() (back func()) {
 		taken.letGo() // the program that is started anew takes them
@@ -158,7 +154,7 @@ func (w Source) Serve(verb *cli.Node, s console.Streams, taken *Signals) error {
 // life is what a server's life needs.
 type life struct {
 	Source
-	s     console.Streams
+	s     cli.Streams
 	taken *Signals
 	from  *handover.Predecessor // nil: nobody
 	box   *sandbox
@@ -183,8 +179,8 @@ func (w life) serve(cfg *config.Config) error {
 		defer srv.Loading()()
 		next, err := w.load()
 		if err != nil {
-			srv.ReloadFailed(cmdline.BadConfig(w.File, err))
-			return fmt.Errorf("the old config goes on serving: %w", w.box.explain(cmdline.BadConfig(w.File, err)))
+			srv.ReloadFailed(cli.BadConfig(w.File, err))
+			return fmt.Errorf("the old config goes on serving: %w", w.box.explain(cli.BadConfig(w.File, err)))
 		}
 		if err := w.box.reaches(next, w.File); err != nil {
 			srv.ReloadFailed(err)
@@ -200,16 +196,16 @@ func (w life) serve(cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	v := version.Read()
+	v := cli.Read()
 	failures := s.Logger()
 	log.SetFlags(0)
-	log.SetOutput(console.StandardLog{To: failures})
+	log.SetOutput(cli.StandardLog{To: failures})
 	srv, err = engine.New(cfg, engine.Options{
 		Version:  v.Version,
 		Revision: v.Revision,
 		ErrorLog: failures,
 		Reload:   reload,
-		Worker:   w.box.worker(imageworker.WorkerCommand()),
+		Worker:   w.box.worker(imagescmd.WorkerCommand()),
 		Packed:   w.Packed,
 		Sockets:  sockets,
 		From:     from,
@@ -219,7 +215,7 @@ func (w life) serve(cfg *config.Config) error {
 		return startFailure(err, cfg, w.File)
 	}
 	upgrade.srv = srv
-	banner{v.Version, w.Source, w.box, Up{cfg, remote.URLs(srv.Addrs()), srv.AdminAddr()}, console.IsTerminal(s.Err), srv}.show(s)
+	banner{v.Version, w.Source, w.box, Up{cfg, cli.URLs(srv.Addrs()), srv.AdminAddr()}, cli.IsTerminal(s.Err), srv}.show(s)
 	if err := s.Forward(cfg.Log.Messages); err != nil {
 		return err
 	}
@@ -251,7 +247,7 @@ func whole(site *packfile.Site, srv *engine.Server, serve func() error) error {
 }
 
 // serve runs the server and does what signals say.
-func serve(srv *engine.Server, signals <-chan os.Signal, reload func() error, upgrade *upgrader, s console.Streams) error {
+func serve(srv *engine.Server, signals <-chan os.Signal, reload func() error, upgrade *upgrader, s cli.Streams) error {
 	// tell says what was done, or why it was not.
 	tell := func(done string, err error) {
 		switch {
@@ -298,7 +294,7 @@ func serve(srv *engine.Server, signals <-chan os.Signal, reload func() error, up
 				if err := reload(); err != nil {
 					s.Tell(slog.LevelError, fmt.Sprintf("not reloaded: %v", err))
 				} else {
-					s.Tell(slog.LevelInfo, "reloaded: "+strings.Join(remote.URLs(srv.Addrs()), " "))
+					s.Tell(slog.LevelInfo, "reloaded: "+strings.Join(cli.URLs(srv.Addrs()), " "))
 				}
 			case isReopen(sig):
 				if err := srv.ReopenLogs(); err != nil {
@@ -332,11 +328,11 @@ func serve(srv *engine.Server, signals <-chan os.Signal, reload func() error, up
 func startFailure(err error, cfg *config.Config, file string) error {
 	if failed, ok := errors.AsType[*engine.ListenError](err); ok && file != "" {
 		if found := aboutAddress(cfg, failed); found != nil {
-			return cmdline.BadConfig(file, found)
+			return cli.BadConfig(file, found)
 		}
 	}
 	if errors.Is(err, syscall.EADDRNOTAVAIL) {
-		return console.Failure(err, "this machine does not have that address; for every address it has: --listen :8080")
+		return cli.Failure(err, "this machine does not have that address; for every address it has: --listen :8080")
 	}
 	return err
 }

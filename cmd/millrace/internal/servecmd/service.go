@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"millrace/cmd/millrace/internal/console"
+	"millrace/cmd/millrace/internal/cli"
 	"millrace/internal/process/handover"
 )
 
@@ -16,7 +16,7 @@ import (
 // stops, and while it works well it says so for the unit's watchdog (sd_notify(3)).
 // Elsewhere it does nothing.
 type service struct {
-	streams console.Streams
+	streams cli.Streams
 	handed  atomic.Bool // another process is the service: systemd hears nothing more from this one
 }
 

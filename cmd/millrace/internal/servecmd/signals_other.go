@@ -6,14 +6,14 @@ import (
 	"errors"
 	"os"
 
-	"millrace/cmd/millrace/internal/console"
+	"millrace/cmd/millrace/internal/cli"
 )
 
 // serverSignals is the one signal there is: Ctrl+C.
 func serverSignals() []os.Signal { return []os.Signal{os.Interrupt} }
 
 // raise does what the signal would have done.
-func raise(os.Signal) { os.Exit(console.ExitFailure) }
+func raise(os.Signal) { os.Exit(cli.ExitFailure) }
 
 // hangUp cannot be asked for here.
 func hangUp(*os.Process) error { return errors.ErrUnsupported }

@@ -4,8 +4,7 @@ import (
 	"fmt"
 	"os"
 
-	"millrace/cmd/millrace/internal/cmdline"
-	"millrace/cmd/millrace/internal/console"
+	"millrace/cmd/millrace/internal/cli"
 	"millrace/internal/config"
 )
 
@@ -45,7 +44,7 @@ func byConfig(file string, found bool) Source {
 		File: file,
 		Load: func(flags []config.Setting) (*config.Config, error) { return config.Load(file, flags...) },
 		Subject: func(cfg *config.Config) string {
-			s := fmt.Sprintf("serves %s as %s says", console.Count(len(cfg.Sites), "site"), file)
+			s := fmt.Sprintf("serves %s as %s says", cli.Count(len(cfg.Sites), "site"), file)
 			if found {
 				s += " (found here)"
 			}
@@ -59,12 +58,12 @@ func byConfig(file string, found bool) Source {
 func (c *Serve) source() (Source, error) {
 	switch {
 	case c.Dir != "" && c.Config != "" && c.Config != os.Getenv("MILLRACE_CONFIG"):
-		return Source{}, console.Usage(
+		return Source{}, cli.Usage(
 			"a folder and a config: only one of them can say what to serve",
 			fmt.Sprintf("`millrace serve %s` or `millrace serve --config %s`", c.Dir, c.Config),
 		)
 	case c.Dir != "":
-		return (&folder{dir: c.Dir, images: c.images()}).source(), cmdline.CheckDir("millrace serve", c.Dir)
+		return (&folder{dir: c.Dir, images: c.images()}).source(), cli.CheckDir("millrace serve", c.Dir)
 	case c.Config != "" && c.Images:
 		return Source{}, imagesByConfig(c.Config)
 	case c.Config != "":
@@ -87,7 +86,7 @@ func (c *Serve) images() bool {
 
 // imagesByConfig: a flag cannot say which of a config's routes is meant.
 func imagesByConfig(file string) error {
-	return console.Usage("--images is for a folder; a config says it itself", "write \"images: on\" beside a route's \"static:\" in "+file)
+	return cli.Usage("--images is for a folder; a config says it itself", "write \"images: on\" beside a route's \"static:\" in "+file)
 }
 
 // Examples end the help of the verbs.

@@ -13,8 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"millrace/cmd/millrace/internal/console"
-	"millrace/cmd/millrace/internal/remote"
+	"millrace/cmd/millrace/internal/cli"
 	"millrace/internal/engine"
 	"millrace/internal/ops/admin"
 	"millrace/internal/process/handover"
@@ -22,11 +21,11 @@ import (
 
 // Upgrade is `millrace upgrade`.
 type Upgrade struct {
-	remote.Flags `embed:""`
+	cli.Flags `embed:""`
 }
 
 // Run has a running server start its program anew.
-func (c *Upgrade) Run(s console.Streams) error {
+func (c *Upgrade) Run(s cli.Streams) error {
 	at, status, text, err := order(c.Flags, "/upgrade")
 	switch {
 	case err != nil:
@@ -35,17 +34,17 @@ func (c *Upgrade) Run(s console.Streams) error {
 		s.Say("The new process serves. The old one finishes what is under way, for at most limits.upgrade_timeout.\n")
 		return nil
 	case status == http.StatusNotFound, status == http.StatusNotImplemented:
-		return console.Failure(fmt.Errorf("the server at %s cannot be upgraded in place", at), "restart it")
+		return cli.Failure(fmt.Errorf("the server at %s cannot be upgraded in place", at), "restart it")
 	case status == http.StatusUnauthorized:
-		return remote.Unauthorized(at)
+		return cli.Unauthorized(at)
 	}
 	return errors.New("not upgraded; the process that served still does: " + text)
 }
 
 // order has the server that the flags mean do what a path stands for. text is its
 // answer.
-func order(where remote.Flags, path string) (at string, status int, text string, err error) {
-	ctx, stop := console.UntilInterrupted()
+func order(where cli.Flags, path string) (at string, status int, text string, err error) {
+	ctx, stop := cli.UntilInterrupted()
 	defer stop()
 	r, err := where.FindAny(ctx)
 	if err != nil {
@@ -79,7 +78,7 @@ type upgrader struct {
 	missing error  // why it is not known
 	from    *handover.Predecessor
 	box     *sandbox
-	streams console.Streams
+	streams cli.Streams
 	srv     *engine.Server
 	service *service
 	handed  chan int    // the successor's number, once it serves
@@ -88,7 +87,7 @@ type upgrader struct {
 }
 
 // newUpgrader finds the program that runs, before anybody puts another one there.
-func newUpgrader(from *handover.Predecessor, box *sandbox, s console.Streams, service *service) *upgrader {
+func newUpgrader(from *handover.Predecessor, box *sandbox, s cli.Streams, service *service) *upgrader {
 	u := &upgrader{from: from, box: box, streams: s, service: service, handed: make(chan int, 1), config: new(sync.Mutex)}
 	u.program, u.missing = calledAs()
 	return u

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"millrace/cmd/millrace/internal/console"
+	"millrace/cmd/millrace/internal/cli"
 )
 
 const (
@@ -47,11 +47,11 @@ var errEnough = errors.New("as many as were asked for")
 
 // Run prints publications until it is interrupted. Where the connection breaks
 // off it comes back, and goes on behind the last one.
-func (c *Listen) Run(s console.Streams) error {
+func (c *Listen) Run(s cli.Streams) error {
 	if c.Number < 0 {
-		return console.Usage(fmt.Sprintf("--number %d: how many publications to print, or none for all", c.Number), "")
+		return cli.Usage(fmt.Sprintf("--number %d: how many publications to print, or none for all", c.Number), "")
 	}
-	ctx, stop := console.UntilInterrupted()
+	ctx, stop := cli.UntilInterrupted()
 	defer stop()
 	c.last = c.Since
 	retry := firstRetry
@@ -86,7 +86,7 @@ func final(err error) bool {
 }
 
 // once connects, and prints until the stream ends: with an error, always.
-func (c *Listen) once(ctx context.Context, s console.Streams) (connected bool, err error) {
+func (c *Listen) once(ctx context.Context, s cli.Streams) (connected bool, err error) {
 	at, err := c.find(ctx)
 	if err != nil {
 		return false, err
@@ -147,7 +147,7 @@ func (a *awake) Read(p []byte) (int, error) {
 }
 
 // print writes publications out until there are no more, or enough.
-func (c *Listen) print(from *events, s console.Streams) error {
+func (c *Listen) print(from *events, s cli.Streams) error {
 	for {
 		e, err := from.next()
 		if err != nil {

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"millrace/cmd/millrace/internal/console"
+	"millrace/cmd/millrace/internal/cli"
 )
 
 const (
@@ -36,12 +36,12 @@ type Publish struct {
 }
 
 // Run publishes, and says where in the channel's order the publication is.
-func (c *Publish) Run(s console.Streams) error {
+func (c *Publish) Run(s cli.Streams) error {
 	data, contentType, err := c.data(os.Stdin)
 	if err != nil {
 		return err
 	}
-	ctx, stop := console.UntilInterrupted()
+	ctx, stop := cli.UntilInterrupted()
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
@@ -64,9 +64,9 @@ func (c *Publish) data(stdin io.Reader) ([]byte, string, error) {
 	text, contentType := c.Text, "text/plain; charset=utf-8"
 	switch {
 	case text != "" && c.JSON != "":
-		return nil, "", console.Usage("a text and --json: only one of them can be what to publish", fmt.Sprintf("`millrace ws publish %s %q`, or --json alone", c.Channel, text))
+		return nil, "", cli.Usage("a text and --json: only one of them can be what to publish", fmt.Sprintf("`millrace ws publish %s %q`, or --json alone", c.Channel, text))
 	case text == "" && c.JSON == "":
-		return nil, "", console.Usage("what to publish is missing", fmt.Sprintf("for example `millrace ws publish %s 'it works'`; `millrace ws publish --help` has others", c.Channel))
+		return nil, "", cli.Usage("what to publish is missing", fmt.Sprintf("for example `millrace ws publish %s 'it works'`; `millrace ws publish --help` has others", c.Channel))
 	case c.JSON != "":
 		text, contentType = c.JSON, "application/json"
 	}
@@ -84,7 +84,7 @@ func (c *Publish) data(stdin io.Reader) ([]byte, string, error) {
 		}
 	}
 	if c.JSON != "" && !json.Valid(data) {
-		return nil, "", console.Usage("--json: this is not JSON", "text is published without --json; a JSON text needs its quotes: --json '\"hello\"'")
+		return nil, "", cli.Usage("--json: this is not JSON", "text is published without --json; a JSON text needs its quotes: --json '\"hello\"'")
 	}
 	return data, contentType, nil
 }

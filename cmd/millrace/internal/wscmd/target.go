@@ -9,8 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/cmd/millrace/internal/console"
-	"millrace/cmd/millrace/internal/remote"
+	"millrace/cmd/millrace/internal/cli"
 	"millrace/websocket/control"
 )
 
@@ -19,7 +18,7 @@ type channelFlags struct {
 	URL   string `name:"url" placeholder:"URL" env:"MILLRACE_WS_URL" help:"Where the channels are: the route's URL, like http://127.0.0.1:8080/. Default: those of the server that runs on this machine."`
 	Route string `placeholder:"ROUTE" help:"Which of the running server's routes with channels, if it has several: /live/ or example.org/live/."`
 
-	remote.Flags `embed:""`
+	cli.Flags `embed:""`
 }
 
 // channelsAt is a route with channels.
@@ -42,8 +41,8 @@ func (f channelFlags) find(ctx context.Context) (*channelsAt, error) {
 	}
 	r, err := f.Flags.Find(ctx, f.have)
 	if err != nil {
-		if errors.Is(err, remote.ErrNoServer) {
-			return nil, console.Failure(remote.ErrNoServer, "start one with `millrace ws --channels`, or say where the channels are: --url http://127.0.0.1:8080/")
+		if errors.Is(err, cli.ErrNoServer) {
+			return nil, cli.Failure(cli.ErrNoServer, "start one with `millrace ws --channels`, or say where the channels are: --url http://127.0.0.1:8080/")
 		}
 		return nil, err
 	}
@@ -59,7 +58,7 @@ func (f channelFlags) find(ctx context.Context) (*channelsAt, error) {
 	if err != nil {
 		return nil, err
 	}
-	front, err := remote.NewFront(addrs)
+	front, err := cli.NewFront(addrs)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +76,7 @@ func (f channelFlags) find(ctx context.Context) (*channelsAt, error) {
 }
 
 // have reports whether a server has channels that can be meant.
-func (f channelFlags) have(ctx context.Context, r *remote.Server) bool {
+func (f channelFlags) have(ctx context.Context, r *cli.Server) bool {
 	var all []control.Route
 	if err := r.List(ctx, control.Prefix, "routes for WebSockets", &all); err != nil {
 		return false
@@ -102,16 +101,16 @@ func (f channelFlags) choose(all []control.Route) (control.Route, error) {
 	case len(all) == 1:
 		return all[0], nil
 	case len(all) == 0 && f.Route != "":
-		return control.Route{}, console.Failure(fmt.Errorf("the running server has no channels at %s", f.Route), "leave --route out to see which it has")
+		return control.Route{}, cli.Failure(fmt.Errorf("the running server has no channels at %s", f.Route), "leave --route out to see which it has")
 	case len(all) == 0:
-		return control.Route{}, console.Failure(errors.New("the running server has no channels"), "start one that has: `millrace ws --channels`; in a config it is the route `/live/: {websocket: channels}`")
+		return control.Route{}, cli.Failure(errors.New("the running server has no channels"), "start one that has: `millrace ws --channels`; in a config it is the route `/live/: {websocket: channels}`")
 	}
 	var hint strings.Builder
 	hint.WriteString("say which is meant:")
 	for _, s := range all {
 		hint.WriteString("\n    --route " + s.Host + s.Route)
 	}
-	return control.Route{}, console.Failure(fmt.Errorf("%d routes of the running server have channels", len(all)), hint.String())
+	return control.Route{}, cli.Failure(fmt.Errorf("%d routes of the running server have channels", len(all)), hint.String())
 }
 
 // channelsURL is the route's URL, also where somebody gives that of one of the
@@ -119,14 +118,14 @@ func (f channelFlags) choose(all []control.Route) (control.Route, error) {
 func channelsURL(text string) (string, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {
-		return "", console.Usage(fmt.Sprintf("--url %q is not a URL", text), "for example --url http://127.0.0.1:8080/")
+		return "", cli.Usage(fmt.Sprintf("--url %q is not a URL", text), "for example --url http://127.0.0.1:8080/")
 	}
 	switch u.Scheme {
 	case "http", "https":
 	case "ws", "wss":
 		u.Scheme = "http" + strings.TrimPrefix(u.Scheme, "ws")
 	default:
-		return "", console.Usage(fmt.Sprintf("--url %q: nothing speaks %q", text, u.Scheme), "for example --url http://127.0.0.1:8080/")
+		return "", cli.Usage(fmt.Sprintf("--url %q: nothing speaks %q", text, u.Scheme), "for example --url http://127.0.0.1:8080/")
 	}
 	u.RawQuery, u.Fragment = "", ""
 	dir, last := u.Path, ""
@@ -152,11 +151,11 @@ func (at *channelsAt) refused(resp *http.Response, what, said, unlock string) er
 	}
 	switch resp.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return console.Failure(err, unlock)
+		return cli.Failure(err, unlock)
 	case http.StatusNotFound, http.StatusMethodNotAllowed:
-		return console.Failure(err, "--url must be that of a route with channels, like http://127.0.0.1:8080/live/")
+		return cli.Failure(err, "--url must be that of a route with channels, like http://127.0.0.1:8080/live/")
 	case http.StatusMovedPermanently, http.StatusPermanentRedirect, http.StatusFound, http.StatusTemporaryRedirect:
-		return console.Failure(err, "it is elsewhere: --url "+resp.Header.Get("Location"))
+		return cli.Failure(err, "it is elsewhere: --url "+resp.Header.Get("Location"))
 	}
 	return err
 }

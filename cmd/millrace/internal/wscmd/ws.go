@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"millrace/cmd/millrace/internal/cli"
-	"millrace/cmd/millrace/internal/cmdline"
-	"millrace/cmd/millrace/internal/console"
 	"millrace/cmd/millrace/internal/servecmd"
 	"millrace/internal/config"
 )
@@ -33,30 +31,30 @@ type originFlags struct {
 type Serve struct {
 	Channels bool `help:"Channels instead of an echo: clients subscribe at /ws or /sse, and what is published with POST /publish reaches them."`
 
-	Key           []string         `placeholder:"KEY" key:"websocket.channels.keys" env:"MILLRACE_WS_KEY" help:"Let whoever has this key publish over HTTP (Authorization: Bearer KEY). May be repeated. Without one only this machine may."`
-	AllowPublish  []string         `placeholder:"PATTERN" key:"websocket.channels.auth.publish" env:"MILLRACE_WS_ALLOW_PUBLISH" help:"Let every client publish to these channels: chat, room:*, or * for all. May be repeated. Default: none."`
-	History       Messages         `placeholder:"N" key:"websocket.channels.history.messages" env:"MILLRACE_WS_HISTORY" help:"How many publications of each channel to keep for clients that come back. Default 100."`
-	HistoryAge    cmdline.Lifetime `placeholder:"TIME" key:"websocket.channels.history.age" env:"MILLRACE_WS_HISTORY_AGE" help:"How long to keep them. Default 5m."`
-	NoHistory     bool             `key:"websocket.channels.history.off" env:"MILLRACE_WS_NO_HISTORY" help:"Keep none."`
-	Presence      bool             `key:"websocket.channels.presence" env:"MILLRACE_WS_PRESENCE" help:"Let clients see who else is in a channel."`
-	Bus           string           `placeholder:"URL" key:"websocket.channels.bus" env:"MILLRACE_WS_BUS" help:"Share the channels with other machines through this NATS server: nats://host:4222."`
-	MaxMessage    cmdline.Size     `placeholder:"SIZE" key:"websocket.max_message" env:"MILLRACE_WS_MAX_MESSAGE" help:"How large a message may be. Default 64KiB for channels, no limit for an echo."`
-	Ping          Silence          `placeholder:"TIME" values:"off" key:"websocket.ping" env:"MILLRACE_WS_PING" help:"After how much silence to ask a client whether it is still there, or off. Default 30s."`
-	SlowConsumer  SlowConsumer     `placeholder:"WAY" values:"disconnect,drop_oldest" key:"websocket.slow_consumer" env:"MILLRACE_WS_SLOW_CONSUMER" help:"What to do with a client that does not read as fast as others write: disconnect, or drop_oldest. Default disconnect."`
-	NoCompression bool             `key:"websocket.compression.off" env:"MILLRACE_WS_NO_COMPRESSION" help:"Never compress messages."`
+	Key           []string     `placeholder:"KEY" key:"websocket.channels.keys" env:"MILLRACE_WS_KEY" help:"Let whoever has this key publish over HTTP (Authorization: Bearer KEY). May be repeated. Without one only this machine may."`
+	AllowPublish  []string     `placeholder:"PATTERN" key:"websocket.channels.auth.publish" env:"MILLRACE_WS_ALLOW_PUBLISH" help:"Let every client publish to these channels: chat, room:*, or * for all. May be repeated. Default: none."`
+	History       Messages     `placeholder:"N" key:"websocket.channels.history.messages" env:"MILLRACE_WS_HISTORY" help:"How many publications of each channel to keep for clients that come back. Default 100."`
+	HistoryAge    cli.Lifetime `placeholder:"TIME" key:"websocket.channels.history.age" env:"MILLRACE_WS_HISTORY_AGE" help:"How long to keep them. Default 5m."`
+	NoHistory     bool         `key:"websocket.channels.history.off" env:"MILLRACE_WS_NO_HISTORY" help:"Keep none."`
+	Presence      bool         `key:"websocket.channels.presence" env:"MILLRACE_WS_PRESENCE" help:"Let clients see who else is in a channel."`
+	Bus           string       `placeholder:"URL" key:"websocket.channels.bus" env:"MILLRACE_WS_BUS" help:"Share the channels with other machines through this NATS server: nats://host:4222."`
+	MaxMessage    cli.Size     `placeholder:"SIZE" key:"websocket.max_message" env:"MILLRACE_WS_MAX_MESSAGE" help:"How large a message may be. Default 64KiB for channels, no limit for an echo."`
+	Ping          Silence      `placeholder:"TIME" values:"off" key:"websocket.ping" env:"MILLRACE_WS_PING" help:"After how much silence to ask a client whether it is still there, or off. Default 30s."`
+	SlowConsumer  SlowConsumer `placeholder:"WAY" values:"disconnect,drop_oldest" key:"websocket.slow_consumer" env:"MILLRACE_WS_SLOW_CONSUMER" help:"What to do with a client that does not read as fast as others write: disconnect, or drop_oldest. Default disconnect."`
+	NoCompression bool         `key:"websocket.compression.off" env:"MILLRACE_WS_NO_COMPRESSION" help:"Never compress messages."`
 
 	originFlags    `embed:""`
 	servecmd.Flags `embed:""`
 }
 
 // Run serves until a signal ends it.
-func (c *Serve) Run(verb *cli.Node, s console.Streams, taken *servecmd.Signals) error {
+func (c *Serve) Run(verb *cli.Node, s cli.Streams, taken *servecmd.Signals) error {
 	if !c.Channels {
-		for _, one := range cmdline.Settings(verb) {
+		for _, one := range cli.Settings(verb) {
 			// What stands in the environment may be meant for another day, but
 			// who types it wants it.
 			if strings.HasPrefix(one.Key, "websocket.channels.") && strings.HasPrefix(one.From, "--") {
-				return console.Usage(one.From+" is about channels, and this is an echo", "with channels: `millrace ws --channels "+one.From+" …`")
+				return cli.Usage(one.From+" is about channels, and this is an echo", "with channels: `millrace ws --channels "+one.From+" …`")
 			}
 		}
 	}
@@ -78,18 +76,18 @@ type Proxy struct {
 }
 
 // Run serves until a signal ends it.
-func (c *Proxy) Run(verb *cli.Node, s console.Streams, taken *servecmd.Signals) error {
+func (c *Proxy) Run(verb *cli.Node, s cli.Streams, taken *servecmd.Signals) error {
 	if len(c.Upstream) == 0 {
-		return console.Usage("the server to pass WebSockets on to is missing", "for example `millrace ws proxy ws://127.0.0.1:9000`; `millrace ws proxy --help` lists what there is")
+		return cli.Usage("the server to pass WebSockets on to is missing", "for example `millrace ws proxy ws://127.0.0.1:9000`; `millrace ws proxy --help` lists what there is")
 	}
 	what := webSocket{kind: proxy}
 	for _, text := range c.Upstream {
 		url, err := config.WebSocketUpstream(text)
 		if err != nil {
 			message, hint, _ := strings.Cut(err.Error(), "; ")
-			return console.Usage(message, hint)
+			return cli.Usage(message, hint)
 		}
-		what.to = append(what.to, cmdline.Upstream{URL: url, Typed: text})
+		what.to = append(what.to, cli.Upstream{URL: url, Typed: text})
 	}
 	return what.source().Serve(verb, s, taken)
 }
@@ -106,7 +104,7 @@ const (
 // webSocket is what is served where it is nothing but WebSockets.
 type webSocket struct {
 	kind kind
-	to   cmdline.Upstreams // of a proxy
+	to   cli.Upstreams // of a proxy
 }
 
 func (w *webSocket) source() servecmd.Source {
@@ -206,27 +204,27 @@ func below(addrs []string, ws bool, path string) []string {
 func Unexpected(text string, program *cli.Node) error {
 	group := program.Children[slices.IndexFunc(program.Children, func(n *cli.Node) bool { return n.Name == "ws" })]
 	if text == "echo" || text == "channels" {
-		return console.Usage(fmt.Sprintf("`millrace ws` takes no %q", text), map[string]string{
+		return cli.Usage(fmt.Sprintf("`millrace ws` takes no %q", text), map[string]string{
 			"echo":     "an echo is what it is already: `millrace ws`",
 			"channels": "write `millrace ws --channels`",
 		}[text])
 	}
 	if url, err := config.WebSocketUpstream(text); err == nil {
-		return console.Usage(
+		return cli.Usage(
 			fmt.Sprintf("`millrace ws` is the server itself: it has no use for %q", text),
 			fmt.Sprintf("to pass connections on to it: `millrace ws proxy %s`; to serve there: `millrace ws --listen %s`", url, listenable(url)),
 		)
 	}
-	if other := cmdline.OtherVerb(text, group); other != nil {
+	if other := cli.OtherVerb(text, group); other != nil {
 		return other
 	}
 	if port, err := config.WebSocketUpstream(":" + text); err == nil {
-		return console.Usage(
+		return cli.Usage(
 			fmt.Sprintf("`millrace ws` has no use for %q", text),
 			fmt.Sprintf("to serve at that port: `millrace ws --listen :%s`; to pass connections on to it: `millrace ws proxy %s`", text, port),
 		)
 	}
-	return console.Usage(fmt.Sprintf("there is no command %q", "ws "+text), "`millrace ws --help` lists what there is")
+	return cli.Usage(fmt.Sprintf("there is no command %q", "ws "+text), "`millrace ws --help` lists what there is")
 }
 
 // listenable is the address in an upstream's URL.

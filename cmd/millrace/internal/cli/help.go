@@ -1,0 +1,47 @@
+// Package help says what the command line can do: the help of each verb, the
+// manual page, and completions for shells. All of it is made from the model that
+// parses the command line.
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Examples are the command lines that end the help of a verb, and stand in the
+// manual page; of "" they are those of the program.
+type Examples func(verb string) []string
+
+// Unexpected says what was meant by a word behind a verb that takes none.
+type Unexpected func(word string, program *Node) error
+
+// CommandUsage makes a mistake on the command line say where help is; verbs may know
+// better what was meant by a word.
+func CommandUsage(err error, verbs map[string]Unexpected) error {
+	wrong, ok := errors.AsType[*Error](err)
+	if !ok {
+		return err
+	}
+	verb, program := wrong.Node.Words(), wrong.Node.Root()
+	if known := verbs[verb]; wrong.Word != "" && known != nil {
+		return known(wrong.Word, program)
+	}
+	asked := strings.TrimSpace(program.Name + " " + verb)
+	return Usage(wrong.Message, fmt.Sprintf("`%s --help` lists what there is", asked))
+}
+
+// OwnExamples are those of the verbs here.
+func OwnExamples(verb string) []string {
+	switch verb {
+	case "completion":
+		return []string{
+			"source <(millrace completion bash)                                  # in ~/.bashrc",
+			"millrace completion zsh > \"${fpath[1]}/_millrace\"",
+			"millrace completion fish > ~/.config/fish/completions/millrace.fish",
+		}
+	case "man":
+		return []string{"millrace man | man -l -"}
+	}
+	return nil
+}
