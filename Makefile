@@ -53,5 +53,5 @@ clean: ## everything that was built here
 
 # Compiled once per version: it takes minutes.
 bin/tools/golangci-lint: packaging/tools/go.mod packaging/tools/go.sum
-	$(GO) build -C tools -trimpath -o ../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	$(GO) build -C packaging/tools -trimpath -o ../../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	@touch $@

@@ -17,89 +17,76 @@ import (
 // module is the name that go.mod gives us.
 const module = "millrace"
 
-// layers is the order of the program, from the top down. A package may import
-// packages from lines below its own, never from its own line or one above.
-//
-// Adding a package: put it on the lowest line that is above everything it
-// imports. If no line fits, two packages want to know each other; that is a
-// question for a review, not for a new line.
-var layers = [][]string{
-	{"cmd/millrace", "cmd/millrace-slim", "examples/everything", "examples/embedded-site", "packaging/image", "packaging/sbom", "packaging/rename"},
-	{".", "importer/compare"}, // package millrace, the root: the library that other programs import
-	{"internal/engine", "importer/nginx", "importer/caddy", "importer/apache"}, // engine: the only place where jobs meet
-	{"internal/config", "internal/server/certs", "internal/server/h3", "internal/engine/slim"},
-	{"static", "images", "php", "cache", "websocket", "lab", "internal/server", "internal/ops/admin"},
-	{"proxy", "static/original"},
-	{"internal/upstream", "internal/server/guard", "internal/access/signin", "store/disk", "store/memory", "store/redis", "store/s3", "store/bus/nats"},
-	{"internal/lane", "static/packer", "internal/wire/dictionary", "internal/ops/dashboard"},
-	{"store", "bus", "internal/wire/send", "internal/route/site", "internal/observe/accesslog", "internal/wire/compress", "internal/process/gogc", "static/packfile", "internal/upstream/spool", "internal/ops/otlp", "internal/ops/slow", "internal/ops/exposition", "internal/route/rulefile"},
-	{"internal/observe/meter", "internal/wire/negotiate", "internal/wire/condition", "internal/ops/chart", "internal/wire/field", "internal/upstream/fastcgi", "internal/route/match", "internal/access/password", "internal/wire/epoll", "internal/process/servertest", "internal/process/servertest", "internal/wire/h2", "internal/wire/lean", "internal/route/headers", "internal/route/headers", "internal/wire/netset", "internal/access/admit", "internal/access/token", "importer/caddyconf", "importer/apacheconf", "importer/importertest"},
-	{"internal/observe/trace", "internal/observe/logfile"},
-	{"internal/wire/field", "internal/wire/field", "internal/wire/netset", "internal/wire/stall", "internal/wire/proxyline", "internal/process/handover", "internal/process/confine", "internal/process/steer", "internal/access/token", "internal/observe/redact", "internal/access/challenge", "internal/bytesize", "internal/observe/logfile", "importer/draft", "importer/nginxconf"},
-	{"internal/wire/netset", "importer/draft", "importer/draft", "internal/wire/urlpath", "internal/wire/lookup"},
-}
+// A room is a folder of packages: its name, and what stands in it from the top
+// down. Packages between two bars do not know each other; "." is the package of the
+// folder itself.
+type room struct{ dir, inside string }
 
-// rooms is the same order within the packages of layers that have others below
-// them: a job and what it is made of. Every such package stands in it. Tests
-// are free within a room: a contract's suite lies beside what it tests.
-var rooms = map[string][][]string{
-	"cache": {
-		{"cache/control"},
-		{"cache"},
-		{"cache/fetch"},
-		{"cache/purge", "cache/tier"},
-		{"cache/object", "cache/rules"},
-		{"cache/fill", "cache/key", "cache/purge", "cache/rfc9111"},
+// layers is the order of the program, from the top down: one line for each room. A
+// package may import from rooms of groups below its own, never from another room
+// of its group; and within its room from behind a bar, never from before one.
+//
+// Adding a package: put it as far down as what it imports allows. If no place fits,
+// two packages want to know each other; that is a question for a review, not for a
+// new line.
+var layers = [][]room{
+	{
+		{"cmd", "millrace millrace-slim"},
+		{"examples", "embedded-site everything"},
+		{"packaging", "image rename sbom"},
 	},
-	"images": {
-		{"images/control"},
-		{"images"},
-		{"images/params", "images/worker"},
-		{"images/convert"},
-		{"images/codec", "images/icc", "images/jpeg"},
-		{"images/container", "images/header", "images/picture", "images/queue", "images/remote", "images/sandbox"},
+	{
+		{"cmd/millrace/internal", "cachecmd packcmd wscmd | servecmd | explaincmd imagescmd importcmd labcmd opscmd | cli"},
 	},
-	"websocket": {
-		{"websocket/control"},
-		{"websocket"},
-		{"websocket/channels"},
-		{"websocket/conn", "websocket/hub"},
-		{"websocket/auth", "websocket/client", "websocket/frame", "websocket/page"},
+	{
+		{".", "."}, // package millrace: the library that other programs import
+		{"importer", "compare | apache caddy nginx | apacheconf caddyconf importertest nginxconf | draft"},
 	},
-	"lab": {
-		{"lab"},
-		{ // experiments do not know each other
-			"lab/experiment/cache", "lab/experiment/cache", "lab/experiment/websocket", "lab/experiment/embed",
-			"lab/experiment/files", "lab/experiment/images", "lab/experiment/packed", "lab/experiment/images", "lab/experiment/protocols", "lab/experiment/proxy", "lab/experiment/sendfile",
-			"lab/experiment/tls", "lab/experiment/websocket",
-		},
-		{"lab/experiment/cache", "lab/experiment", "lab/experiment", "lab/experiment"},
-		{"lab/experiment"},
-		{"lab/live", "lab/pgo", "lab/report", "lab/experiment"},
-		{"lab/gate", "lab/gate"},
-		{"lab/load", "lab/subject"},
-		{"lab/link", "lab/load/client", "lab/load/client", "lab/record"},
-		{"lab/record", "lab/stats"},
+	{
+		{"internal/engine", ". slim"}, // the only place where jobs meet
 	},
-	"internal/upstream": {
-		{"internal/upstream", "internal/upstream/faulty"},
-		{"internal/upstream/http1"},
+	{
+		{"internal/config", "."},
 	},
-	"cmd/millrace": {
-		{"cmd/millrace"},
-		{"cmd/millrace/internal/cachecmd", "cmd/millrace/internal/opscmd", "cmd/millrace/internal/explaincmd", "cmd/millrace/internal/imagescmd", "cmd/millrace/internal/importcmd", "cmd/millrace/internal/opscmd", "cmd/millrace/internal/packcmd", "cmd/millrace/internal/opscmd", "cmd/millrace/internal/labcmd", "cmd/millrace/internal/opscmd", "cmd/millrace/internal/opscmd", "cmd/millrace/internal/wscmd"},
-		{"cmd/millrace/internal/labcmd", "cmd/millrace/internal/servecmd"},
-		{"cmd/millrace/internal/cli", "cmd/millrace/internal/cli", "cmd/millrace/internal/cli"},
-		{"cmd/millrace/internal/cli", "cmd/millrace/internal/imagescmd"},
-		{"cmd/millrace/internal/cli", "cmd/millrace/internal/cli"},
+	{
+		{"images", "control | . | params worker | convert | codec icc jpeg | container header picture queue remote sandbox"},
 	},
-	"store": {
-		{"store/storetest"},
-		{"store"},
+	{
+		{"static", ". packer | original packfile"},
+		{"cache", "control | . | fetch | tier | object rules | purge | fill key rfc9111"},
+		{"websocket", "control | . | channels | conn hub | auth client frame page"},
+		{"php", "."},
+		{"lab", ". | experiment/cache experiment/embed experiment/files experiment/images experiment/packed experiment/protocols experiment/proxy experiment/sendfile experiment/tls experiment/websocket | experiment | gate pgo | live load report subject | link load/client record stats"},
 	},
-	"bus": {
-		{"store/bus/bustest"},
-		{"bus"},
+	{
+		{"internal/server", "certs h3 | . guard"},
+	},
+	{
+		{"proxy", "."},
+	},
+	{
+		{"internal/upstream", ". | fastcgi faulty http1 spool"},
+		{"internal/lane", "."},
+	},
+	{
+		{"internal/ops", "admin dashboard | chart exposition otlp slow"},
+		{"internal/route", "rulefile site | headers match"},
+	},
+	{
+		{"internal/access", "admit signin | challenge password token"},
+	},
+	{
+		{"internal/observe", "accesslog trace | logfile meter redact"},
+		{"store", "bus/bustest bus/nats disk memory redis s3 storetest | . bus"},
+	},
+	{
+		{"internal/process", "confine gogc handover servertest steer"},
+	},
+	{
+		{"internal/wire", "dictionary | compress | h2 lean negotiate netset send | condition epoll field lookup proxyline stall urlpath"},
+	},
+	{
+		{"internal/bytesize", "."},
 	},
 }
 
@@ -112,46 +99,45 @@ var isolated = map[string][]string{
 // thirdParty says which modules outside the standard library a package may
 // import. A module covers all its packages.
 var thirdParty = map[string][]string{
-	"internal/access/admit":    {"github.com/dchest/siphash"}, // with a key that another process can have
-	"internal/access/password": {"golang.org/x/crypto"},
-	"internal/config":   {"github.com/goccy/go-yaml", "github.com/invopop/jsonschema"},
-	"internal/server":   {"golang.org/x/sys", "golang.org/x/net", "golang.org/x/crypto"}, // names of hosts; OCSP
-	"internal/ops/otlp":     {"google.golang.org/protobuf"},                                  // protowire, not its reflection
-	"internal/server/certs":    {"github.com/caddyserver/certmagic", "github.com/mholt/acmez/v3", "go.uber.org/zap", "golang.org/x/time"},
-	"internal/ops/admin":    {"github.com/google/pprof", "github.com/prometheus/procfs"}, // the difference of two profiles; what the kernel says of this process
-	"internal/server/h3":       {"github.com/quic-go/quic-go", "github.com/quic-go/qpack"},
-	"internal/lane":     {"golang.org/x/sys", "golang.org/x/net"},
-	"internal/wire/h2":       {"golang.org/x/net"},
-	"internal/wire/send":     {"golang.org/x/sys"},
+	"internal/access/admit":     {"github.com/dchest/siphash"}, // with a key that another process can have
+	"internal/access/password":  {"golang.org/x/crypto"},
+	"internal/config":           {"github.com/goccy/go-yaml", "github.com/invopop/jsonschema"},
+	"internal/server":           {"golang.org/x/sys", "golang.org/x/net", "golang.org/x/crypto"}, // names of hosts; OCSP
+	"internal/ops/otlp":         {"google.golang.org/protobuf"},                                  // protowire, not its reflection
+	"internal/server/certs":     {"github.com/caddyserver/certmagic", "github.com/mholt/acmez/v3", "go.uber.org/zap", "golang.org/x/time"},
+	"internal/ops/admin":        {"github.com/google/pprof", "github.com/prometheus/procfs"}, // the difference of two profiles; what the kernel says of this process
+	"internal/server/h3":        {"github.com/quic-go/quic-go", "github.com/quic-go/qpack"},
+	"internal/lane":             {"golang.org/x/sys", "golang.org/x/net"},
+	"internal/wire/h2":          {"golang.org/x/net"},
+	"internal/wire/send":        {"golang.org/x/sys"},
 	"internal/process/steer":    {"golang.org/x/sys", "golang.org/x/net"}, // programs for the kernel
-	"internal/wire/epoll":    {"golang.org/x/sys"},
+	"internal/wire/epoll":       {"golang.org/x/sys"},
 	"internal/process/handover": {"golang.org/x/sys"}, // the clock that systemd goes by
-	"internal/ops/chart":    {"golang.org/x/image"},
-	"lab/link":          {"golang.org/x/sys"},
-	"lab/load":          {"golang.org/x/sys"},
-	"lab/load/client":    {"golang.org/x/net"},
-	"lab/load/client":   {"github.com/gobwas/ws", "github.com/quic-go/quic-go", "golang.org/x/net"},
-	"lab/record":        {"golang.org/x/sys"},
-	"lab/subject":       {"golang.org/x/sys"},
-	"lab/live":          {"github.com/muesli/cancelreader", "golang.org/x/term"},
-	"lab/pgo":           {"github.com/google/pprof"},
-	"cache/tier":        {"github.com/maypok86/otter/v2"},
-	"store/disk":        {"golang.org/x/sys"},
-	"cache/rfc9111":     {"github.com/dunglas/httpsfv"},
-	"store/redis":       {"github.com/redis/rueidis"},
-	"store/bus/nats":          {"github.com/nats-io/nats.go"},
-	"internal/wire/field":    {"golang.org/x/net"}, // httpguts: tokens and lists of them
-	"images/codec":      {"github.com/gen2brain/avif", "github.com/gen2brain/webp", "golang.org/x/image", "golang.org/x/sys"},
-	"images/convert":    {"golang.org/x/image"}, // decoders
-	"images/sandbox":    {"github.com/landlock-lsm/go-landlock", "golang.org/x/sys", "kernel.org/pub/linux/libs/security/libcap/psx"},
-	"images/worker":     {"golang.org/x/sys"},
+	"internal/ops/chart":        {"golang.org/x/image"},
+	"lab/subject":               {"golang.org/x/sys"},
+	"lab/link":                  {"golang.org/x/sys"},
+	"lab/load":                  {"golang.org/x/sys"},
+	"lab/load/client":           {"golang.org/x/net", "github.com/gobwas/ws", "github.com/quic-go/quic-go"},
+	"lab/record":                {"golang.org/x/sys"},
+	"lab/live":                  {"github.com/muesli/cancelreader", "golang.org/x/term"},
+	"lab/pgo":                   {"github.com/google/pprof"},
+	"cache/tier":                {"github.com/maypok86/otter/v2"},
+	"store/disk":                {"golang.org/x/sys"},
+	"cache/rfc9111":             {"github.com/dunglas/httpsfv"},
+	"store/redis":               {"github.com/redis/rueidis"},
+	"store/bus/nats":            {"github.com/nats-io/nats.go"},
+	"internal/wire/field":       {"golang.org/x/net"}, // httpguts: tokens and lists of them
+	"images/codec":              {"github.com/gen2brain/avif", "github.com/gen2brain/webp", "golang.org/x/image", "golang.org/x/sys"},
+	"images/convert":            {"golang.org/x/image"}, // decoders
+	"images/sandbox":            {"github.com/landlock-lsm/go-landlock", "golang.org/x/sys", "kernel.org/pub/linux/libs/security/libcap/psx"},
+	"images/worker":             {"golang.org/x/sys"},
 	"internal/process/confine":  {"github.com/landlock-lsm/go-landlock", "golang.org/x/sys"},
-	"images/remote":     {"golang.org/x/time"},                                 // a log line once in a while
-	"store/s3":          {"github.com/minio/minio-go/v7", "golang.org/x/time"}, // a log line once in a while
-	"websocket":         {"golang.org/x/time"},                                 // a log line once in a while
-	"internal/access/token":    {"github.com/golang-jwt/jwt/v5"},
-	"websocket/conn":    {"golang.org/x/sys"},
-	"websocket/frame":   {"github.com/klauspost/compress"},
+	"images/remote":             {"golang.org/x/time"},                                 // a log line once in a while
+	"store/s3":                  {"github.com/minio/minio-go/v7", "golang.org/x/time"}, // a log line once in a while
+	"websocket":                 {"golang.org/x/time"},                                 // a log line once in a while
+	"internal/access/token":     {"github.com/golang-jwt/jwt/v5"},
+	"websocket/conn":            {"golang.org/x/sys"},
+	"websocket/frame":           {"github.com/klauspost/compress"},
 
 	"cmd/millrace/internal/opscmd": {"github.com/muesli/cancelreader", "golang.org/x/term"},
 	"internal/wire/compress": {
@@ -159,8 +145,8 @@ var thirdParty = map[string][]string{
 		"github.com/klauspost/compress",
 	},
 	"internal/ops/dashboard": {"github.com/google/pprof"}, // reads CPU profiles
-	"packaging/rename":   {"github.com/google/pprof"},
-	"packaging/image":    {"golang.org/x/crypto/x509roots/fallback"}, // certificates of public CAs
+	"packaging/rename":       {"github.com/google/pprof"},
+	"packaging/image":        {"golang.org/x/crypto/x509roots/fallback"}, // certificates of public CAs
 	"static": {
 		"github.com/andybalholm/brotli",
 		"github.com/fsnotify/fsnotify",
@@ -172,22 +158,22 @@ var thirdParty = map[string][]string{
 // thirdPartyTests are the modules that a package's tests may import on top of
 // thirdParty; those under "" are open to the tests of every package.
 var thirdPartyTests = map[string][]string{
-	"":                     {"github.com/google/go-cmp", "go.uber.org/goleak"},
-	"internal/engine":      {"go.opentelemetry.io/proto/otlp", "google.golang.org/protobuf", "github.com/letsencrypt/pebble/v2", "github.com/miekg/dns", "github.com/quic-go/quic-go", "github.com/golang-jwt/jwt/v5"}, // a CA, its DNS; a client of HTTP/3; who signs tokens
+	"":                         {"github.com/google/go-cmp", "go.uber.org/goleak"},
+	"internal/engine":          {"go.opentelemetry.io/proto/otlp", "google.golang.org/protobuf", "github.com/letsencrypt/pebble/v2", "github.com/miekg/dns", "github.com/quic-go/quic-go", "github.com/golang-jwt/jwt/v5"}, // a CA, its DNS; a client of HTTP/3; who signs tokens
 	"internal/ops/admin":       {"github.com/prometheus/client_golang"},                                                                                                                                                    // a linter of metrics
 	"internal/ops/exposition":  {"github.com/prometheus/client_golang", "github.com/prometheus/common"},                                                                                                                    // what reads and writes the format elsewhere
 	"internal/ops/otlp":        {"go.opentelemetry.io/proto/otlp", "google.golang.org/protobuf"},                                                                                                                           // a collector's types
-	"internal/access/signin":      {"github.com/golang-jwt/jwt/v5"},                                                                                                                                                           // who signs tokens
-	"websocket/auth":       {"github.com/golang-jwt/jwt/v5"},
-	"cmd/millrace":         {"github.com/rogpeppe/go-internal", "github.com/quic-go/quic-go", "golang.org/x/net"}, // streams without a window
-	"lab/experiment/proxy": {"github.com/gobwas/ws"},                                                              // an echo
-	"lab/live":             {"github.com/charmbracelet/x/ansi"},                                                   // what knows how wide a text is
-	"lab/load":             {"github.com/HdrHistogram/hdrhistogram-go"},                                           // what our histogram is measured against
-	"lab/stats":            {"golang.org/x/perf"},
-	"cache/purge":          {"github.com/anishathalye/porcupine"}, // linearizability of purges
-	"cache":                {"github.com/dunglas/httpsfv"},        // what our Cache-Status is read with
-	"static":               {"github.com/andybalholm/brotli", "github.com/klauspost/compress"},
-	"internal/wire/dictionary":  {"github.com/klauspost/compress"},
+	"internal/access/signin":   {"github.com/golang-jwt/jwt/v5"},                                                                                                                                                           // who signs tokens
+	"websocket/auth":           {"github.com/golang-jwt/jwt/v5"},
+	"cmd/millrace":             {"github.com/rogpeppe/go-internal", "github.com/quic-go/quic-go", "golang.org/x/net"}, // streams without a window
+	"lab/experiment/proxy":     {"github.com/gobwas/ws"},                                                              // an echo
+	"lab/live":                 {"github.com/charmbracelet/x/ansi"},                                                   // what knows how wide a text is
+	"lab/load":                 {"github.com/HdrHistogram/hdrhistogram-go"},                                           // what our histogram is measured against
+	"lab/stats":                {"golang.org/x/perf"},
+	"cache/purge":              {"github.com/anishathalye/porcupine"}, // linearizability of purges
+	"cache":                    {"github.com/dunglas/httpsfv"},        // what our Cache-Status is read with
+	"static":                   {"github.com/andybalholm/brotli", "github.com/klauspost/compress"},
+	"internal/wire/dictionary": {"github.com/klauspost/compress"},
 
 	"lab/experiment/protocols": {"github.com/quic-go/quic-go"}, // a server of HTTP/3
 
@@ -267,19 +253,26 @@ func skipDir(dir string) bool {
 	return err == nil // another module: tools, lab/bench/subjects
 }
 
-// layerOf is the line of a package in layers, or -1. Packages below a listed
-// one (lab/load) count as part of it.
-func layerOf(dir string) (line int, listed string) {
-	for d := dir; ; d = path.Dir(d) {
-		for i, packages := range layers {
-			if slices.Contains(packages, d) {
-				return i, d
+// A place is where a package stands in layers.
+type place struct {
+	room          string
+	group, inside int // lines and bars above it
+}
+
+// placeOf finds a package in layers.
+func placeOf(dir string) (place, bool) {
+	for i, group := range layers {
+		for _, r := range group {
+			for j, packages := range strings.Split(r.inside, "|") {
+				for p := range strings.FieldsSeq(packages) {
+					if path.Join(r.dir, p) == dir {
+						return place{r.dir, i, j}, true
+					}
+				}
 			}
 		}
-		if d == "." || path.Dir(d) == "." {
-			return -1, ""
-		}
 	}
+	return place{}, false
 }
 
 // ours cuts the module's name off an import path.
@@ -290,25 +283,16 @@ func ours(importPath string) (dir string, ok bool) {
 	return strings.CutPrefix(importPath, module+"/")
 }
 
-// lineIn is the line of a package in its room, or -1.
-func lineIn(room, dir string) int {
-	return slices.IndexFunc(rooms[room], func(packages []string) bool { return slices.Contains(packages, dir) })
-}
-
-// TestLayers holds every import between our own packages against layers and rooms.
+// TestLayers holds every import between our own packages against layers.
 func TestLayers(t *testing.T) {
 	packages, arrows := modulePackages(t), 0
 	defer func() {
 		t.Logf("%d packages import %d of ours, %.2f each", len(packages), arrows, float64(arrows)/float64(len(packages)))
 	}()
 	for _, p := range packages {
-		line, room := layerOf(p.dir)
-		if line < 0 {
-			t.Errorf("package %s has no layer: add it to the table layers in layers_test.go, on the lowest line above all it imports", p.dir)
-			continue
-		}
-		if p.dir != room && (lineIn(room, p.dir) < 0 || lineIn(room, room) < 0) {
-			t.Errorf("package %s has no line in its room: add it, and %s, to rooms[%q] in layers_test.go, on the lowest line above all it imports there", p.dir, room, room)
+		self, ok := placeOf(p.dir)
+		if !ok {
+			t.Errorf("package %s has no place: add it to its room in the table layers in layers_test.go, as far down as what it imports allows", p.dir)
 			continue
 		}
 		for _, imported := range p.imports {
@@ -328,7 +312,7 @@ func TestLayers(t *testing.T) {
 			if !ok {
 				continue
 			}
-			if _, around := layerOf(dir); around == room {
+			if there, _ := placeOf(dir); there.room == self.room {
 				continue
 			}
 			if why := forbidden(p.dir, dir); why != "" {
@@ -340,24 +324,20 @@ func TestLayers(t *testing.T) {
 
 // forbidden says why a package may not import another, or "" where it may.
 func forbidden(from, to string) string {
-	line, self := layerOf(from)
-	below, listed := layerOf(to)
-	only, alone := isolated[self]
+	self, _ := placeOf(from)
+	other, ok := placeOf(to)
+	only, alone := isolated[self.room]
 	switch {
-	case below < 0:
-		return "it has no layer; add it to the table layers in layers_test.go"
-	case listed == self: // within one room
-		if line, below = lineIn(self, from), lineIn(self, to); below < 0 {
-			return "it has no line in its room; add it to rooms in layers_test.go"
-		}
-	case alone && !slices.Contains(only, listed):
-		return fmt.Sprintf("%s stands alone and may import only %s", self, strings.Join(only, " and "))
-	}
-	switch {
-	case below == line:
-		return "both are on one line; let a package above join them through a standard interface (http.Handler, fs.FS …), or move what they share further down"
-	case below < line:
+	case !ok:
+		return "it has no place in the table layers in layers_test.go; add it"
+	case self.room == other.room && self.inside < other.inside:
+		return ""
+	case self.room == other.room && self.inside > other.inside, self.group > other.group:
 		return "that is higher up; move what is needed down, or hand it in from above"
+	case self.group == other.group:
+		return "neither stands above the other; let a package above join them through a standard interface (http.Handler, fs.FS …), or move what they share further down"
+	case alone && !slices.Contains(only, to):
+		return fmt.Sprintf("%s stands alone and may import only %s", self.room, strings.Join(only, " and "))
 	}
 	return ""
 }
@@ -401,31 +381,24 @@ func coveredBy(importPath string, modules []string) bool {
 	})
 }
 
-// TestLayerTable checks the tables themselves: a package on two lines would
-// make the order depend on which is found first.
+// TestLayerTable checks the tables themselves: a package in two places would make
+// the order depend on which is found first.
 func TestLayerTable(t *testing.T) {
-	seen := map[string]int{}
-	for i, packages := range layers {
-		for _, p := range packages {
-			if before, twice := seen[p]; twice {
-				t.Errorf("package %s is on line %d and on line %d of layers", p, before+1, i+1)
+	seen := map[string]bool{}
+	for _, r := range slices.Concat(layers...) {
+		for p := range strings.FieldsSeq(strings.ReplaceAll(r.inside, "|", " ")) {
+			dir := path.Join(r.dir, p)
+			if seen[dir] {
+				t.Errorf("package %s stands twice in layers", dir)
 			}
-			seen[p] = i
+			seen[dir] = true
 		}
 	}
-	for _, room := range sortedKeys(rooms) {
-		if _, known := seen[room]; !known {
-			t.Errorf("rooms has %s, which is not in layers", room)
-		}
-		inside := map[string]bool{}
-		for _, p := range slices.Concat(rooms[room]...) {
-			if _, listed := layerOf(p); listed != room {
-				t.Errorf("rooms[%q] has the package %s, which layers has in %s", room, p, listed)
+	for name, lists := range map[string]map[string][]string{"thirdParty": thirdParty, "thirdPartyTests": thirdPartyTests} {
+		for _, p := range sortedKeys(lists) {
+			if p != "" && !seen[p] {
+				t.Errorf("%s names the package %s, which has no place in layers", name, p)
 			}
-			if inside[p] {
-				t.Errorf("package %s is twice in rooms[%q]", p, room)
-			}
-			inside[p], seen[p] = true, 0
 		}
 	}
 	for _, p := range modulePackages(t) {
@@ -433,16 +406,6 @@ func TestLayerTable(t *testing.T) {
 	}
 	for _, p := range sortedKeys(seen) {
 		t.Errorf("layers_test.go names the package %s, which does not exist: delete it", p)
-	}
-	for name, lists := range map[string]map[string][]string{"thirdParty": thirdParty, "thirdPartyTests": thirdPartyTests} {
-		for _, p := range sortedKeys(lists) {
-			if p == "" {
-				continue
-			}
-			if line, _ := layerOf(p); line < 0 {
-				t.Errorf("%s names the package %s, which has no layer", name, p)
-			}
-		}
 	}
 }
 
@@ -459,8 +422,8 @@ func TestForbidden(t *testing.T) {
 		{"internal/lane", "static", true},
 		{"static", "cache", true}, // one job must not know another
 		{"internal/server", "static", true},
-		{"internal/wire/send", "internal/observe/meter", false},
-		{"internal/observe/meter", "internal/wire/negotiate", true}, // two leaves
+		{"internal/observe/meter", "internal/wire/send", false},
+		{"internal/wire/send", "internal/observe/meter", true},
 		{"lab", "internal/observe/meter", false},
 		{"lab", "internal/wire/send", true}, // below it, yet not ours to use
 		{"lab/load", "internal/ops/chart", false},

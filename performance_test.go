@@ -62,7 +62,7 @@ func TestPerformanceChart(t *testing.T) {
 		About: "medians and ranges of the rounds; made from lab/bench/*.md",
 	}
 	for _, row := range charted {
-		low, mid, high := measured(t, filepath.Join("bench", row.file), row.cells)
+		low, mid, high := measured(t, filepath.Join("lab", "bench", row.file), row.cells)
 		one := chart.Interval{Group: row.group, Label: row.label, Ratio: mid, Low: low, High: high, Mark: chart.Open, Verdict: "no clear difference"}
 		switch {
 		case high > 0 && high < 1:

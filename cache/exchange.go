@@ -190,7 +190,7 @@ func (x *exchange) makeKey() string {
 	}
 	k := x.set.Key.KeyOf(x.scheme, x.host, r, "")
 	if x.h.trusting && x.h.clientHost { // which Host says, where a proxy has asked for another host than its client
-		if host := field.Normal("", r.Host); host != x.host {
+		if host := field.NormalAuthority("", r.Host); host != x.host {
 			k += "\nv:" + strconv.Itoa(len(host)) + ":" + host
 		}
 	}

@@ -52,7 +52,7 @@ func (h *Handler) passMiss(q *lane.ForwardRequest, set *rules.Settings) lane.Rou
 		}
 	}
 	scheme := q.Scheme()
-	host := field.Normal(scheme, head.Host)
+	host := field.NormalAuthority(scheme, head.Host)
 	key, all := set.Key.ForURL(scheme, host, head.Target)
 	if !all || h.tiers.Look(key) != nil {
 		return nil

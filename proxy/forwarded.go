@@ -60,7 +60,7 @@ func (p peer) received(r *http.Request) hop {
 	if r.TLS != nil {
 		now.proto = "https"
 	}
-	now.host = field.Normal(now.proto, r.Host)
+	now.host = field.NormalAuthority(now.proto, r.Host)
 	return now
 }
 
@@ -160,7 +160,7 @@ func chains(c claims, now hop) (forwarded, xff string, first hop) {
 	if validProto(c.proto) {
 		first.proto = strings.ToLower(c.proto)
 	}
-	first.host = field.Normal(first.proto, first.host)
+	first.host = field.NormalAuthority(first.proto, first.host)
 	switch {
 	case forwarded == "" && xff != "":
 		forwarded = fromXFF(xff, first)

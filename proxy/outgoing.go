@@ -24,7 +24,7 @@ func (h *Handler) senderOf(q *lane.ForwardRequest) sender {
 	if peer.IsValid() {
 		s.now.node = peer.String()
 	}
-	s.now.host = field.Normal(s.now.proto, q.Head.Host)
+	s.now.host = field.NormalAuthority(s.now.proto, q.Head.Host)
 	s.asked = s.now
 	if s.trusted = h.trust.names(peer); s.trusted {
 		s.forwarded, s.xff, s.asked = chains(claimsOf(q.Head), s.now)

@@ -94,7 +94,7 @@ func newPaths(o Options) (paths, map[string]error) {
 		one := pathOf(to)
 		if name := o.Host; name != "" && name != "client" && name != "upstream" {
 			for _, scheme := range []string{"http", "https"} {
-				one.authority = append(one.authority, scheme+"://"+field.Normal(scheme, name))
+				one.authority = append(one.authority, scheme+"://"+field.NormalAuthority(scheme, name))
 			}
 		}
 		p.servers = append(p.servers, one)
@@ -117,7 +117,7 @@ func pathOf(to string) upstreamPath {
 		scheme = u.Scheme
 	}
 	return upstreamPath{
-		authority: []string{scheme + "://" + field.Normal(scheme, u.Host)},
+		authority: []string{scheme + "://" + field.NormalAuthority(scheme, u.Host)},
 		prefix:    strings.TrimRight(u.EscapedPath(), "/"),
 	}
 }
@@ -440,7 +440,7 @@ func sameOrigin(origin, normal string) bool {
 	if !found {
 		scheme, host = ourScheme, strings.TrimPrefix(origin, "//")
 	}
-	return scheme == ourScheme && field.Normal(scheme, host) == ourHost
+	return scheme == ourScheme && field.NormalAuthority(scheme, host) == ourHost
 }
 
 // publicOfAny is public with the prefix of the first server that the path is below.

@@ -163,7 +163,7 @@ func New(o Options, p http.RoundTripper, errorLog *slog.Logger) (*Handler, error
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
 	h := &Handler{
-		pool: p, paths: way, rules: rules, errorLog: errorLog, trust: trust{t}, clients: netset.New(t, ""), host: o.Host, first: firstAddress(o.To), drained: lane.Drain,
+		pool: p, paths: way, rules: rules, errorLog: errorLog, trust: trust{t}, clients: netset.NewFinder(t, ""), host: o.Host, first: firstAddress(o.To), drained: lane.Drain,
 		stream: o.Stream, buffer: o.Buffer.normal(), room: spool.NewRoom(spool.Options{}, errorLog),
 	}
 	h.changed = changedBy(rules)

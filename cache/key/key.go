@@ -234,7 +234,7 @@ func rewritten(target string, u *url.URL) bool {
 func (m *Maker) front(scheme, host, target string) string {
 	if m.ignoreHost {
 		host = "*" // which appendHost encodes in any other
-	} else if host = field.Normal(scheme, host); !cleanHost(host) {
+	} else if host = field.NormalAuthority(scheme, host); !cleanHost(host) {
 		host = encodeHost(host)
 	}
 	switch {

@@ -1,7 +1,7 @@
 // Package purge remembers what was purged, so that a purge costs the same
 // whatever the number of stored objects. An [Index] gives each purge a number, and
 // every use of an object asks it whether anything that the object belongs to was
-// purgedBy after it was fetched. It is what Varnish calls bans, but looked up
+// purged after it was fetched. It is what Varnish calls bans, but looked up
 // instead of gone through one by one.
 //
 // # How a cache uses it

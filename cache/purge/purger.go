@@ -1,12 +1,13 @@
-// Package purger puts a purge into effect: in this process at once, over a restart, and
-// on the other machines that share a store. When [Purger.Purge] returns, no
+package purge
+
+// This file puts a purge into effect: in this process at once, over a restart,
+// and on the other machines that share a store. When [Purger.Purge] returns, no
 // visitor of this machine gets the old version.
 //
 // A purge goes, in this order, into the index of package purge, into the journal
 // on the disk, and to the other machines as an announcement. An announcement
 // that cannot be published waits in the outbox; until it is heard, what others
 // have stored counts as older than the purge.
-package purge
 
 import (
 	"context"

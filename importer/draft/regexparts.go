@@ -1,6 +1,7 @@
-// Package regexparts finds the parts of a regular expression, of PCRE or RE2, that an
-// importer writes anew.
 package draft
+
+// This file finds the parts of a regular expression, of PCRE or RE2, that an
+// importer writes anew.
 
 import "iter"
 

@@ -1,6 +1,7 @@
-// Package source reads the files of another server's config and those that they
-// include, within bounds, and says where in them a mistake stands.
 package draft
+
+// This file reads the files of another server's config and those that they
+// include, within bounds, and says where in them a mistake stands.
 
 import (
 	"errors"

@@ -1,5 +1,6 @@
 // Package draft is a config of Millrace that is being written from somebody
-// else's: its YAML, with comments, and what became of each line of the original.
+// else's: the files that are read, its YAML, with comments, and what became of each
+// line of the original.
 package draft
 
 import (

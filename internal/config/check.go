@@ -140,7 +140,7 @@ func (c *checker) limits() {
 	if _, err := netset.Parse(c.cfg.ProxyProtocol.From); err != nil {
 		c.value("proxy_protocol.from", err.Error(), "")
 	}
-	if l.ClientHeader != "" && !netset.Name(l.ClientHeader) {
+	if l.ClientHeader != "" && !netset.ValidHeader(l.ClientHeader) {
 		c.value("limits.client_header", fmt.Sprintf("%q is not the name of a header field", l.ClientHeader), "for example X-Forwarded-For")
 	}
 }

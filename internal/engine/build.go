@@ -74,7 +74,7 @@ func (b *builder) build() (err error) {
 	if err != nil {
 		return fmt.Errorf("limits.trusted_proxies: %w", err)
 	}
-	b.clients = netset.New(trusted, cfg.Limits.ClientHeader)
+	b.clients = netset.NewFinder(trusted, cfg.Limits.ClientHeader)
 	setup.Trusted, setup.Clients = trusted.Has, b.clients
 	if setup.Follow, err = b.follow(); err != nil {
 		return err

@@ -185,7 +185,7 @@ func (e *explainer) build() error {
 	if err != nil {
 		return fmt.Errorf("limits.trusted_proxies: %w", err)
 	}
-	e.clients = netset.New(trusted, e.cfg.Limits.ClientHeader)
+	e.clients = netset.NewFinder(trusted, e.cfg.Limits.ClientHeader)
 	if err := b.compileTables(e.clients); err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func (b *builder) php(name, pattern string, rc config.Route) (h *php.Handler, er
 			Prefix:   prefix,
 			ErrorLog: b.server.errors,
 			Room:     b.server.room,
-			Clients:  netset.New(trusted, ""),
+			Clients:  netset.NewFinder(trusted, ""),
 		})
 		return h, h, err
 	})

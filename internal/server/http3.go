@@ -125,7 +125,7 @@ func (s *Server) bindHTTP3(setup Setup, all map[string]*listener) (_ map[string]
 		}
 		s.quic.free(tcp.Port)
 		l := &quicListener{open: setup.HTTP3, port: tcp.Port}
-		of := netset.OfSocket(beside.ln, tcp)
+		of := netset.FamilyOfSocket(beside.ln, tcp)
 		if l.socket, l.beside = s.takeUDP(setup, tcp, of); l.socket == nil {
 			if l.socket, err = listenUDP(tcp, of); err != nil {
 				return nil, err

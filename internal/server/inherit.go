@@ -95,11 +95,11 @@ func sameAddress(socket any, have net.Addr, addr string) bool {
 	if err != nil || e != nil || port != "0" && strconv.Itoa(int(h.Port())) != port {
 		return false
 	}
-	of := netset.OfSocket(socket, have)
+	of := netset.FamilyOfSocket(socket, have)
 	if host == "" {
 		return of == netset.Both
 	}
-	if want, err := netset.Of(addr); err != nil || want != of {
+	if want, err := netset.FamilyOf(addr); err != nil || want != of {
 		return false
 	}
 	named, err := net.ResolveTCPAddr("tcp", addr) // as Listen has it
@@ -114,7 +114,7 @@ func (s *Server) warnUnclaimed(setup Setup) {
 	}
 	named := func(socket any, have net.Addr, addrs []string) bool {
 		return slices.ContainsFunc(addrs, func(addr string) bool {
-			return slices.ContainsFunc(append(netset.Split(addr), addr), func(a string) bool { return sameAddress(socket, have, a) })
+			return slices.ContainsFunc(append(netset.SplitFamilies(addr), addr), func(a string) bool { return sameAddress(socket, have, a) })
 		})
 	}
 	for _, f := range setup.Inherited {
@@ -153,7 +153,7 @@ func heldBySystemd(err error, sockets []*os.File, addr string) error {
 		if e != nil {
 			continue
 		}
-		have, of := ln.Addr().String(), netset.OfSocket(ln, ln.Addr())
+		have, of := ln.Addr().String(), netset.FamilyOfSocket(ln, ln.Addr())
 		_ = ln.Close()
 		switch {
 		case !strings.HasSuffix(have, ":"+port):

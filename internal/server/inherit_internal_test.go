@@ -146,7 +146,7 @@ func TestSameAddress(t *testing.T) {
 			_, port, _ = net.SplitHostPort(c.socket.Addr().String())
 		}
 		if got := sameAddress(c.socket, c.socket.Addr(), c.host+":"+port); got != c.same {
-			t.Errorf("%s (of %s) for %s:%s: %v", c.socket.Addr(), netset.OfSocket(c.socket, c.socket.Addr()), c.host, port, got)
+			t.Errorf("%s (of %s) for %s:%s: %v", c.socket.Addr(), netset.FamilyOfSocket(c.socket, c.socket.Addr()), c.host, port, got)
 		}
 	}
 	unix := &net.UnixAddr{Net: "unix", Name: "/run/x"}

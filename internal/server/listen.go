@@ -81,7 +81,7 @@ func (s *Server) bind(setup Setup) (all map[string]*listener, quic map[string]*q
 // that a reload between it, 0.0.0.0:80 and [::]:80 never closes one that stays;
 // where one for both is inherited, it is that.
 func (s *Server) bindAddress(setup Setup, all map[string]*listener, addr string, secure bool) (fresh []*listener, err error) {
-	parts := netset.Split(addr)
+	parts := netset.SplitFamilies(addr)
 	if s.listeners[listenerKey(addr, secure)] != nil || isInherited(setup, addr, secure) {
 		parts = []string{addr}
 	}
@@ -193,7 +193,7 @@ func listen(addr string) (net.Listener, error) {
 	// Probes of idle connections would tell nothing that the idle timeout does
 	// not end anyway, and cost four system calls for each connection.
 	config := net.ListenConfig{KeepAlive: -1}
-	of, err := netset.Of(addr)
+	of, err := netset.FamilyOf(addr)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", addr, err)
 	}
@@ -358,7 +358,7 @@ func (l *listener) url() string {
 		return scheme + "+unix:" + addr.String()
 	}
 	host := tcp.IP.String()
-	if netset.OfSocket(l.ln, tcp) == netset.Both {
+	if netset.FamilyOfSocket(l.ln, tcp) == netset.Both {
 		host = "localhost"
 	}
 	return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(tcp.Port))

@@ -1,6 +1,7 @@
 // Package experiment says what an experiment of the lab is, and holds what
 // experiments share: the clock of a run, building what is measured, and figures
-// as text. Each experiment has a package of its own below this one. It
+// as text, the trial that compares arms, rows of workloads, file servers and h2load.
+// Experiments about one thing have a package below this one. An experiment
 // repeats a published measurement whose result is in doubt. Before it runs, it
 // states its question, what was claimed, its subjects, workloads and metrics, the
 // rule of its verdicts, and the smallest effect that counts.

@@ -1,6 +1,7 @@
-// Package fileserver starts the servers of the experiments about files, and has
-// the site that they serve.
 package experiment
+
+// This file starts the servers of the experiments about files, and has the site
+// that they serve.
 
 import (
 	"bytes"

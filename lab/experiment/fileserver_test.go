@@ -61,7 +61,7 @@ func TestProbeOfNobody(t *testing.T) {
 
 func TestNginxAcceptsItsConfig(t *testing.T) {
 	dir := t.TempDir()
-	s := &Servers{Env: Env{Work: dir, Bench: &subject.Bench{Dir: "../../../bench"}}}
+	s := &Servers{Env: Env{Work: dir, Bench: &subject.Bench{Dir: "../bench"}}}
 	l := s.Nginx(t.Context(), "")
 	if missing := (subject.Missing{}); errors.As(l.Missing, &missing) {
 		t.Skip(l.Missing)

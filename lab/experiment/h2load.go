@@ -1,6 +1,7 @@
-// Package h2load makes load with h2load of nghttp2: it is what others measure
-// HTTP/2 with, and costs less for a request than the lab's own client.
 package experiment
+
+// This file makes load with h2load of nghttp2: it is what others measure HTTP/2
+// with, and costs less for a request than the lab's own client.
 
 import (
 	"bufio"
@@ -21,11 +22,11 @@ import (
 	"millrace/lab/subject"
 )
 
-// Look finds h2load.
-func Look() (exe string, err error) { return subject.Look("h2load", "nghttp2-client") }
+// LookForH2load finds h2load.
+func LookForH2load() (exe string, err error) { return subject.Look("h2load", "nghttp2-client") }
 
 // A Burst is one run of it.
-type Burst struct {
+type H2loadBurst struct {
 	Exe                  string // as Look has found it
 	URL                  string
 	Connections, Streams int
@@ -48,12 +49,12 @@ const (
 const endAllowance = time.Minute
 
 // warmUp is the time before the window of a timed run.
-func (b Burst) warmUp() time.Duration {
+func (b H2loadBurst) warmUp() time.Duration {
 	return warmUpBase + time.Duration(b.Connections)*warmUpPerConnection
 }
 
 // arguments are those of h2load.
-func (b Burst) arguments(length time.Duration) []string {
+func (b H2loadBurst) arguments(length time.Duration) []string {
 	args := []string{"-t", "1", "-c", strconv.Itoa(b.Connections), "-m", strconv.Itoa(b.Streams)}
 	if b.HTTP1 {
 		args = append(args, "--h1")
@@ -74,7 +75,7 @@ func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseco
 // Run has h2load ask, and opens and closes the slot's window: when its own opens
 // and closes, or, with a count of requests, around all of it. body is how many
 // bytes of bodies have come.
-func (b Burst) Run(ctx context.Context, slot TaskSlot) (got TaskResult, body uint64, err error) {
+func (b H2loadBurst) Run(ctx context.Context, slot TaskSlot) (got TaskResult, body uint64, err error) {
 	limit := b.warmUp() + slot.Length + cmp.Or(b.allowance, endAllowance)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w after %v", errNoEnd, limit))
 	defer cancel()

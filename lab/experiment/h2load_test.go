@@ -45,11 +45,11 @@ func TestListen(t *testing.T) {
 }
 
 func TestArguments(t *testing.T) {
-	got := strings.Join(Burst{URL: "https://x/", Connections: 1000, Streams: 10}.arguments(time.Second), " ")
+	got := strings.Join(H2loadBurst{URL: "https://x/", Connections: 1000, Streams: 10}.arguments(time.Second), " ")
 	if want := "-t 1 -c 1000 -m 10 -D 1000ms --warm-up-time 3000ms https://x/"; got != want {
 		t.Errorf("%s, not %s", got, want)
 	}
-	got = strings.Join(Burst{URL: "https://x/", Connections: 1, Streams: 1, HTTP1: true, Requests: 2, Log: "f"}.arguments(time.Second), " ")
+	got = strings.Join(H2loadBurst{URL: "https://x/", Connections: 1, Streams: 1, HTTP1: true, Requests: 2, Log: "f"}.arguments(time.Second), " ")
 	if want := "-t 1 -c 1 -m 1 --h1 --log-file=f -n 2 https://x/"; got != want {
 		t.Errorf("%s, not %s", got, want)
 	}
@@ -61,7 +61,7 @@ func TestNoEnd(t *testing.T) {
 	if err := os.WriteFile(exe, []byte("#!/bin/sh\nexec sleep 60\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	b := Burst{Exe: exe, URL: "https://x/", Connections: 1, Streams: 1, allowance: time.Millisecond}
+	b := H2loadBurst{Exe: exe, URL: "https://x/", Connections: 1, Streams: 1, allowance: time.Millisecond}
 	slot := TaskSlot{Length: time.Millisecond, Window: func(bool) {}}
 	if _, _, err := b.Run(t.Context(), slot); !errors.Is(err, errNoEnd) {
 		t.Error(err)

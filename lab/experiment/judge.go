@@ -83,7 +83,7 @@ func (t *trial) metric(key string) record.Metric {
 			return m
 		}
 	}
-	return gate.Named(key)
+	return gate.MetricNamed(key)
 }
 
 // differ says why answers may differ, by workload.

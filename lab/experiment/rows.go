@@ -1,7 +1,8 @@
-// Package rows is what experiments share whose workloads are rows of one table:
+package experiment
+
+// This file is what experiments share whose workloads are rows of one table:
 // chosen by name, measured in a few rounds, and held against a peer within each
 // round.
-package experiment
 
 import (
 	"errors"
@@ -51,10 +52,10 @@ const CPU = "cpu_ns"
 // errNone is why nothing is measured.
 var errNone = errors.New("there is no workload")
 
-// Choose are the rows to measure: those that patterns (as of path.Match) name, or
+// ChooseRows are the rows to measure: those that patterns (as of path.Match) name, or
 // all, but in a quick run only some. Rows that cannot be measured here are left
 // out with a note.
-func Choose(all []Row, only []string, quick bool, note func(format string, args ...any)) ([]Row, error) {
+func ChooseRows(all []Row, only []string, quick bool, note func(format string, args ...any)) ([]Row, error) {
 	var chosen []Row
 	var names []string
 	left := map[string][]string{} // by reason

@@ -38,7 +38,7 @@ func TestChoose(t *testing.T) {
 		{[]string{"["}, false, "", 0},
 	} {
 		notes := 0
-		rows, err := Choose(testRows(), c.only, c.quick, func(string, ...any) { notes++ })
+		rows, err := ChooseRows(testRows(), c.only, c.quick, func(string, ...any) { notes++ })
 		var names []string
 		for _, r := range rows {
 			names = append(names, r.Name)

@@ -48,9 +48,9 @@ func SizedFile(size int) File {
 	return File{Name: name, Path: "/" + name, Size: size}
 }
 
-// Write makes files in dir, and leaves those alone that are right already:
+// WriteSite makes files in dir, and leaves those alone that are right already:
 // another run may be reading them.
-func Write(dir string, files []File) error {
+func WriteSite(dir string, files []File) error {
 	for _, f := range files {
 		name := filepath.Join(dir, filepath.FromSlash(f.Name))
 		content := f.Content()

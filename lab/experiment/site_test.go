@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-const embeddedFiles = "../../../lab/bench/subjects/fileserver/files"
+const embeddedFiles = "../bench/subjects/fileserver/files"
 
 func TestSiteIsWhatTheSubjectsEmbed(t *testing.T) {
 	for _, f := range Site() {
@@ -55,7 +55,7 @@ func TestWrite(t *testing.T) {
 	dir := t.TempDir()
 	files := append(Site(), SizedFile(4096))
 	for range 2 { // the second time over what is there
-		if err := Write(dir, files); err != nil {
+		if err := WriteSite(dir, files); err != nil {
 			t.Fatal(err)
 		}
 		got, err := os.ReadFile(filepath.Join(dir, "size", "4096.bin"))

@@ -1,6 +1,8 @@
-// Package trial compares arms that serve the same thing. It starts them, loads
-// them one at a time, in random order and in many short slots, with a placebo
-// among them, reads what each slot cost, and decides what that proves.
+package experiment
+
+// This file compares arms that serve the same thing. It starts them, loads them
+// one at a time, in random order and in many short slots, with a placebo among
+// them, reads what each slot cost, and decides what that proves.
 //
 // A block is one slot of every arm on every workload. All that disturbs a
 // machine for longer than a block disturbs every arm alike, and what is judged
@@ -8,7 +10,6 @@
 // they run the same program (where their memory lies, how their tables hash),
 // so arms are started anew between groups of blocks, and a second instance of
 // the baseline, the placebo, shows how far apart two of the same are.
-package experiment
 
 import (
 	"context"

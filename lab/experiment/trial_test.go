@@ -334,7 +334,7 @@ func TestSentence(t *testing.T) {
 		Workload: "/", Arm: "b", Baseline: "a", Outcome: record.Better,
 		Ratio: 0.69, Low: 0.67, High: 0.71, Delta: 0.01,
 	}
-	m := gate.Named("cpu_ns")
+	m := gate.MetricNamed("cpu_ns")
 	for want, change := range map[string]func(*record.Verdict){
 		"/: CPU time per request −31.0 % [−33.0 %, −29.0 %] for b against a: better": func(*record.Verdict) {},
 		"/: CPU time per request ×2.50 [×1.90, ×3.10] for b against a: worse": func(v *record.Verdict) {

@@ -1,6 +1,7 @@
-// Package cost puts together what the generator saw in one measured window and
-// what the target used in it.
 package gate
+
+// This file puts together what the generator saw in one measured window and
+// what the target used in it.
 
 import (
 	"cmp"
@@ -188,8 +189,8 @@ func (m *Meter) costs(v map[string]float64, requests, megabytes float64) {
 	v["rss_bytes"] = float64(m.after.RSS)
 }
 
-// Named is the metric with a key; one that is not of [Metrics] is named by it.
-func Named(key string) record.Metric {
+// MetricNamed is the metric with a key; one that is not of [Metrics] is named by it.
+func MetricNamed(key string) record.Metric {
 	for _, m := range Metrics() {
 		if m.Key == key {
 			return m
@@ -215,7 +216,7 @@ func Measured(samples []record.Sample) []record.Metric {
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(seen)) {
-		out = append(out, Named(k))
+		out = append(out, MetricNamed(k))
 	}
 	return out
 }

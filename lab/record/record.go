@@ -1,4 +1,5 @@
-// Package record reads what processes use: CPU time, memory, threads, files,
+// Package record holds what a measurement found ([Result]), and reads what processes
+// use: CPU time, memory, threads, files,
 // context switches, system calls and, where the machine has counters,
 // instructions. It looks from outside, through /proc and perf_event_open(2), and
 // never guesses: what cannot be read is missing, with the reason.

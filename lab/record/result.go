@@ -1,7 +1,8 @@
-// Package result is what a measurement found. The packages that measure fill a
+package record
+
+// This file is what a measurement found. The packages that measure fill a
 // [Result], the reports are made from one, and the JSON file of a run is the
 // Result itself: a report shows nothing that is not in the file.
-package record
 
 import "time"
 

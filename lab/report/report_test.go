@@ -184,7 +184,7 @@ func TestBenchstatReads(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds benchstat")
 	}
-	cmd := exec.Command("go", "tool", "-modfile="+filepath.Join("..", "..", "tools", "go.mod"), "benchstat", "-format", "csv", "-col", "/arm", filepath.Join("testdata", "experiment.bench.txt"))
+	cmd := exec.Command("go", "tool", "-modfile="+filepath.Join("..", "..", "packaging", "tools", "go.mod"), "benchstat", "-format", "csv", "-col", "/arm", filepath.Join("testdata", "experiment.bench.txt"))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Skipf("benchstat is not here: %v\n%s", err, out)

@@ -33,7 +33,7 @@ func Find(dir string) (*Bench, error) {
 		return nil, fmt.Errorf("looking for the subjects' sources: %w", err)
 	}
 	for at := dir; ; at = filepath.Dir(at) {
-		bench := filepath.Join(at, "bench")
+		bench := filepath.Join(at, "lab", "bench")
 		if exists(filepath.Join(bench, "subjects", "go.mod")) {
 			return &Bench{Dir: bench}, nil
 		}

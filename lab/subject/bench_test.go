@@ -21,7 +21,7 @@ func newBench(t *testing.T) *Bench {
 		"broken/main.go":   "package main\n\nfunc main() { undefined() }\n",
 		"library/words.go": "package library\n",
 	} {
-		path := filepath.Join(root, "bench", "subjects", name)
+		path := filepath.Join(root, "lab", "bench", "subjects", name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -29,11 +29,11 @@ func newBench(t *testing.T) *Bench {
 			t.Fatal(err)
 		}
 	}
-	b, err := Find(filepath.Join(root, "bench", "subjects", "good"))
+	b, err := Find(filepath.Join(root, "lab", "bench", "subjects", "good"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.Dir != filepath.Join(root, "bench") {
+	if b.Dir != filepath.Join(root, "lab", "bench") {
 		t.Fatalf("Find = %s", b.Dir)
 	}
 	return b

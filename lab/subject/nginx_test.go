@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-const nginxTemplate = "../../lab/bench/peers/nginx/nginx.conf.tmpl"
+const nginxTemplate = "../bench/peers/nginx/nginx.conf.tmpl"
 
 func TestWriteNginxConfig(t *testing.T) {
 	dir := t.TempDir()

@@ -1,4 +1,4 @@
-module millrace/tools
+module millrace/packaging/tools
 
 go 1.26.0
 

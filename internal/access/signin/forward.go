@@ -143,7 +143,7 @@ func (f *forward) question(r *http.Request) *http.Request {
 	q.Header.Set("X-Forwarded-Method", r.Method)
 	scheme := f.scheme(r)
 	q.Header.Set("X-Forwarded-Proto", scheme)
-	q.Header.Set("X-Forwarded-Host", field.Normal(scheme, r.Host)) // in the spelling that sites and upstreams go by
+	q.Header.Set("X-Forwarded-Host", field.NormalAuthority(scheme, r.Host)) // in the spelling that sites and upstreams go by
 	q.Header.Set("X-Forwarded-Uri", target(r))
 	q.Header.Set("X-Original-Uri", target(r))
 	if a := f.clients.Of(r); a.IsValid() {

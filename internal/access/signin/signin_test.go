@@ -33,7 +33,7 @@ func gate(t *testing.T, o Options) *Gate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := New(o, netset.New(trusted, ""), slog.New(slog.DiscardHandler))
+	g, err := New(o, netset.NewFinder(trusted, ""), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

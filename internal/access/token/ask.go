@@ -1,6 +1,7 @@
-// Package ask asks a URL of the operator's something about a client: who it is,
-// or with which keys tokens are signed.
 package token
+
+// This file asks a URL of the operator's something about a client: who it is,
+// or with which keys tokens are signed.
 
 import (
 	"errors"

@@ -1,4 +1,5 @@
-// Package token checks signed tokens (JWT: RFC 7519, JWKS: RFC 7517).
+// Package token checks signed tokens (JWT: RFC 7519, JWKS: RFC 7517), and asks the
+// URLs of the operator that know the keys, or know who a client is.
 //
 // What a key is says what it signs, never the token: a secret HS256; an RSA key
 // RS256 and PS256; an elliptic key ES256, ES384 or ES512, by its curve; an

@@ -73,7 +73,7 @@ func (o Options) Check() map[string]error {
 		if target == "" {
 			continue
 		}
-		if _, err := logfile.Parse(target); err != nil {
+		if _, err := logfile.ParseTarget(target); err != nil {
 			faults[key] = err
 		}
 	}
@@ -98,11 +98,11 @@ func (o Options) Check() map[string]error {
 func (o Options) target(fail func(error)) (io.WriteCloser, error) {
 	switch {
 	case o.To != "":
-		t, err := logfile.Parse(o.To)
+		t, err := logfile.ParseTarget(o.To)
 		if err != nil {
 			return nil, fmt.Errorf("log.to: %w", err)
 		}
-		return logfile.New(t, "millrace"), nil
+		return logfile.NewSocket(t, "millrace"), nil
 	case o.File == "" || o.File == "-":
 		f, err := standardOutput()
 		if err != nil {

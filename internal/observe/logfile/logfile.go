@@ -1,4 +1,5 @@
-// Package logfile is a log file that is rotated: by size, by time, or both.
+// Package logfile writes log lines where the operator wants them: to a file that is
+// rotated by size, by time, or both; or to a daemon that collects them ([Sink]).
 //
 // Rotating renames the file to its name with the time, opens a new one under the
 // old name, and compresses the old one in the background. Two processes may write

@@ -1,11 +1,12 @@
-// Package logsocket sends log lines to a daemon that collects them: by syslog
-// (RFC 5424) over a UNIX socket, UDP (RFC 5426) or TCP (RFC 6587, with the length in
+package logfile
+
+// This file sends log lines to a daemon that collects them: by syslog (RFC
+// 5424) over a UNIX socket, UDP (RFC 5426) or TCP (RFC 6587, with the length in
 // front of each message), or by journald's native protocol.
 //
 // A connection is made when there is something to send, and again after it failed,
 // at most once a second. Lines that cannot be sent are the caller's to count: nothing
 // is kept here.
-package logfile
 
 import (
 	"fmt"
@@ -55,10 +56,10 @@ var facilities = map[string]int{
 	"local0": 16, "local1": 17, "local2": 18, "local3": 19, "local4": 20, "local5": 21, "local6": 22, "local7": 23,
 }
 
-// Parse reads a target: journald, syslog (the daemon of this machine, at /dev/log),
+// ParseTarget reads a target: journald, syslog (the daemon of this machine, at /dev/log),
 // unix:/path, udp://host:514 or tcp://host:601. "?facility=local3" behind it is the
 // facility for syslog; the default is daemon.
-func Parse(s string) (t Target, err error) {
+func ParseTarget(s string) (t Target, err error) {
 	s, query, _ := strings.Cut(s, "?")
 	t.facility = daemon
 	if query != "" {
@@ -112,8 +113,8 @@ const (
 	maxMessage = 48 << 10
 )
 
-// Conn sends to a target. It is for one goroutine.
-type Conn struct {
+// Socket sends to a target. It is for one goroutine.
+type Socket struct {
 	target  Target
 	ident   string
 	head    head
@@ -125,27 +126,27 @@ type Conn struct {
 	batch   []byte // of a stream
 }
 
-// New makes a connection when there is something to send. ident names the program.
-func New(t Target, ident string) *Conn {
-	return &Conn{target: t, ident: ident, head: newHead(t.facility, ident)}
+// NewSocket makes a connection when there is something to send. ident names the program.
+func NewSocket(t Target, ident string) *Socket {
+	return &Socket{target: t, ident: ident, head: newHead(t.facility, ident)}
 }
 
 // Write sends whole lines, each as a message of severity Info. n is how many bytes of
 // them the kernel has taken; over UDP, and in the moment in which the other side
 // closes, lines may be lost all the same.
-func (c *Conn) Write(lines []byte) (n int, err error) {
+func (c *Socket) Write(lines []byte) (n int, err error) {
 	return c.send(lines, Info)
 }
 
 // Send sends one message, which may have several lines.
-func (c *Conn) Send(severity Severity, message string) error {
+func (c *Socket) Send(severity Severity, message string) error {
 	if err := c.connect(); err != nil {
 		return err
 	}
 	return c.check(c.flush(c.append(c.batch[:0], severity, []byte(message), time.Now())))
 }
 
-func (c *Conn) send(lines []byte, severity Severity) (n int, err error) {
+func (c *Socket) send(lines []byte, severity Severity) (n int, err error) {
 	if err := c.connect(); err != nil {
 		return 0, err
 	}
@@ -180,7 +181,7 @@ func indexNewline(b []byte) int {
 }
 
 // append appends a message as the target wants it.
-func (c *Conn) append(b []byte, severity Severity, text []byte, now time.Time) []byte {
+func (c *Socket) append(b []byte, severity Severity, text []byte, now time.Time) []byte {
 	text = text[:min(len(text), maxMessage)]
 	if c.target.network == "" {
 		return appendJournal(b, severity, c.ident, text)
@@ -193,7 +194,7 @@ func (c *Conn) append(b []byte, severity Severity, text []byte, now time.Time) [
 	return append(append(b, ' '), c.message...)
 }
 
-func (c *Conn) flush(b []byte) error {
+func (c *Socket) flush(b []byte) error {
 	c.batch = b
 	if err := c.conn.SetWriteDeadline(time.Now().Add(patience)); err != nil {
 		return err
@@ -203,7 +204,7 @@ func (c *Conn) flush(b []byte) error {
 }
 
 // check drops the connection after an error.
-func (c *Conn) check(err error) error {
+func (c *Socket) check(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -212,7 +213,7 @@ func (c *Conn) check(err error) error {
 	return c.why
 }
 
-func (c *Conn) drop() {
+func (c *Socket) drop() {
 	if c.conn != nil {
 		_ = c.conn.Close() // there is nobody to tell
 		c.conn = nil
@@ -220,7 +221,7 @@ func (c *Conn) drop() {
 }
 
 // connect makes the connection, if there is none.
-func (c *Conn) connect() error {
+func (c *Socket) connect() error {
 	if c.conn != nil {
 		return nil
 	}
@@ -267,7 +268,7 @@ func (t Target) String() string {
 }
 
 // Close ends the connection.
-func (c *Conn) Close() error {
+func (c *Socket) Close() error {
 	c.drop()
 	return nil
 }

@@ -38,7 +38,7 @@ func TestParse(t *testing.T) {
 		"syslog?facility=x":             "",
 		"syslog?facility=user&severity": "",
 	} {
-		to, err := Parse(in)
+		to, err := ParseTarget(in)
 		if got := to.String(); want == "" && err == nil || want != "" && got != want {
 			t.Errorf("%q is %q, %v; want %q", in, got, err, want)
 		}
@@ -60,13 +60,13 @@ func check(t *testing.T, raw string, priority int, text string) {
 	}
 }
 
-func target(t *testing.T, s string) *Conn {
+func target(t *testing.T, s string) *Socket {
 	t.Helper()
-	to, err := Parse(s)
+	to, err := ParseTarget(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := New(to, "millrace")
+	c := NewSocket(to, "millrace")
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -214,7 +214,7 @@ func TestJournald(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	c := New(Target{address: path}, "millrace")
+	c := NewSocket(Target{address: path}, "millrace")
 	defer c.Close()
 	for _, text := range []string{"GET / 200", "a panic\nwith=a stack\n", strings.Repeat("x", 1<<20)} {
 		if err := c.Send(Warning, text); err != nil {
@@ -236,7 +236,7 @@ func TestJournald(t *testing.T) {
 func TestSender(t *testing.T) {
 	var mu sync.Mutex
 	var elsewhere []string
-	s := NewSender(New(Target{address: filepath.Join(t.TempDir(), "none")}, "millrace"), func(v Severity, text string, err error) {
+	s := NewSender(NewSocket(Target{address: filepath.Join(t.TempDir(), "none")}, "millrace"), func(v Severity, text string, err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		elsewhere = append(elsewhere, fmt.Sprint(v, text, err != nil))
@@ -255,7 +255,7 @@ func TestSenderDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		defer far.Close()
-		c := New(Target{network: "udp"}, "millrace")
+		c := NewSocket(Target{network: "udp"}, "millrace")
 		c.conn = near
 		others := 0
 		began := time.Now()

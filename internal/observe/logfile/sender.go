@@ -15,7 +15,7 @@ const (
 // Sender sends messages that must not be lost, and must not be waited for: what the
 // target does not take goes elsewhere.
 type Sender struct {
-	conn      *Conn
+	conn      *Socket
 	otherwise func(Severity, string, error)
 	queue     chan message
 	done      chan struct{}
@@ -31,7 +31,7 @@ type message struct {
 
 // NewSender starts the goroutine that sends, which ends with Close. otherwise gets
 // what the target does not take, with the reason, from that goroutine or from Send.
-func NewSender(c *Conn, otherwise func(Severity, string, error)) *Sender {
+func NewSender(c *Socket, otherwise func(Severity, string, error)) *Sender {
 	s := &Sender{conn: c, otherwise: otherwise, queue: make(chan message, maxQueue), done: make(chan struct{})}
 	go s.run()
 	return s

@@ -62,8 +62,8 @@ func sameTCP(ln net.Listener, at *net.TCPAddr, where string) bool {
 	if err != nil || want.Port != at.Port {
 		return false
 	}
-	of, err := netset.Of(where)
-	have := netset.OfSocket(ln, at)
+	of, err := netset.FamilyOf(where)
+	have := netset.FamilyOfSocket(ln, at)
 	if err == nil && of == netset.Both {
 		return at.IP.IsUnspecified() && have != netset.IPv6
 	}

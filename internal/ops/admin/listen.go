@@ -43,7 +43,7 @@ func listenTCP(where string) (*listener, error) {
 	if _, _, err := net.SplitHostPort(where); err != nil {
 		return nil, fmt.Errorf("admin address %q: write host:port, unix:/path or off", where)
 	}
-	of, err := netset.Of(where)
+	of, err := netset.FamilyOf(where)
 	if err != nil {
 		return nil, fmt.Errorf("listening for admin on %s: %w", where, err)
 	}

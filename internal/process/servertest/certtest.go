@@ -1,5 +1,6 @@
-// Package certtest makes certificates that nobody but the test has signed.
 package servertest
+
+// This file makes certificates that nobody but the test has signed.
 
 import (
 	"crypto"

@@ -35,7 +35,7 @@ func Beside(predecessor *net.UDPConn) (*net.UDPConn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("keeping packets for the process before this one: %w", err)
 	}
-	socket, err := Listen(netset.OfSocket(predecessor, at), at)
+	socket, err := Listen(netset.FamilyOfSocket(predecessor, at), at)
 	if err != nil {
 		return nil, fmt.Errorf("opening a socket beside that of the process before this one: %w", err)
 	}

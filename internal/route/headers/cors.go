@@ -1,7 +1,9 @@
-// Package cors answers for a job that knows nothing of cross-origin
-// requests: it decides by the Origin what a browser may read (Fetch Standard, 3.2).
-// The server has a Policy around every job of a route that says so; a cache has
-// one inside, so that what it stores is for all origins.
+package headers
+
+// This file answers for a job that knows nothing of cross-origin requests: it
+// decides by the Origin what a browser may read (Fetch Standard, 3.2). The
+// server has a Policy around every job of a route that says so; a cache has one
+// inside, so that what it stores is for all origins.
 //
 // A cache does three things where a Policy is on:
 //
@@ -21,7 +23,6 @@
 // an origin that is not allowed is answered as any other, only without the
 // fields that would let a page see it. Whoever must not have the answer at all
 // has to be kept out by authorization.
-package headers
 
 import (
 	"net/http"

@@ -1,6 +1,7 @@
 // Package headers has the operator's rules for header fields: which are set,
 // added and removed. They are compiled once. [Options] are the rules of one list;
-// [AnswerOptions] are those for answers, with conditions.
+// [AnswerOptions] are those for answers, with conditions; [CORS] answers questions
+// of browsers about other origins.
 //
 // A value may have variables, like {client_ip}. Braces around anything that is
 // not a name (JSON) are text; {{ is a single brace.

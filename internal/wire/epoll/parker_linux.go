@@ -12,8 +12,8 @@ import (
 type Parker struct {
 	poller *Poller
 
-	mu   sync.Mutex // also for Place
-	all  []parkedConn  // by their number
+	mu   sync.Mutex   // also for Place
+	all  []parkedConn // by their number
 	gens []uint32
 	free []uint32
 }

@@ -1,16 +1,17 @@
-// Package authority has the one spelling of the host and port that a request
-// names, so that what is compared, and what is passed on, are the same.
 package field
+
+// This file has the one spelling of the host and port that a request names, so
+// that what is compared, and what is passed on, are the same.
 
 import (
 	"strings"
 )
 
-// Normal is a Host field of a request for a scheme in its one spelling (RFC
+// NormalAuthority is a Host field of a request for a scheme in its one spelling (RFC
 // 9110, 4.2.3; RFC 3986, 3.2.2): in lower case, without the scheme's own port
 // or an empty one, and without the dot that ends an absolute name. Otherwise it
 // stays as it is: what is not a host does not become one.
-func Normal(scheme, host string) string {
+func NormalAuthority(scheme, host string) string {
 	if i := strings.LastIndexByte(host, ':'); i >= 0 && oneName(host[:i]) {
 		switch port := host[i+1:]; {
 		case port == "", port == "80" && scheme == "http", port == "443" && scheme == "https":

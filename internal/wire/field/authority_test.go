@@ -24,7 +24,7 @@ func TestNormal(t *testing.T) {
 		{"http", "[::1]:", "[::1]"},
 		{"http", "\u212a.test", "\u212a.test"}, // no ASCII letter, whatever Unicode folds it to
 	} {
-		if got := Normal(c.scheme, c.host); got != c.want {
+		if got := NormalAuthority(c.scheme, c.host); got != c.want {
 			t.Errorf("%s %q: %q, want %q", c.scheme, c.host, got, c.want)
 		}
 	}
@@ -40,8 +40,8 @@ func FuzzNormal(f *testing.F) {
 		if secure {
 			scheme = "https"
 		}
-		once := Normal(scheme, host)
-		if twice := Normal(scheme, once); twice != once {
+		once := NormalAuthority(scheme, host)
+		if twice := NormalAuthority(scheme, once); twice != once {
 			t.Fatalf("%q becomes %q, then %q", host, once, twice)
 		}
 	})

@@ -1,4 +1,5 @@
-// Package field reads and writes the values of header fields as RFC 9110, 5.5
+// Package field knows header fields: what their names stand for, the one spelling of
+// a host and port, and their values, which it reads and writes as RFC 9110, 5.5
 // and 5.6 define them: tokens, lists, quoted strings and weights. Tokens, the
 // members of token lists and values are judged by golang.org/x/net/http/httpguts,
 // as net/http judges them.

@@ -1,6 +1,8 @@
-// Package fieldname says what the name of a request's header field stands for,
-// however it is spelled: is it a claim about the client, a trace of a proxy, an
-// order to answer another question than the one that was asked?
+package field
+
+// This file says what the name of a request's header field stands for, however
+// it is spelled: is it a claim about the client, a trace of a proxy, an order
+// to answer another question than the one that was asked?
 //
 // Programs behind a gateway interface get header fields as environment
 // variables, in which letter case and the difference between - and _ are lost
@@ -8,7 +10,6 @@
 // letter nor digit. To them X_Forwarded_For and X.Forwarded.For are
 // X-Forwarded-For. So whoever removes or replaces a field has to mean all of
 // its spellings, and compares names folded: see [Fold].
-package field
 
 // Fold is a field name in the one spelling that stands for all those which an
 // upstream may take for it: in lower case, with - for whatever is neither

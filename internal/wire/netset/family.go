@@ -1,7 +1,8 @@
-// Package family says which IP versions an address to listen at, or a socket, is
+package netset
+
+// This file says which IP versions an address to listen at, or a socket, is
 // for. Go opens 0.0.0.0:80 and [::]:80 for both; here 0.0.0.0 is IPv4, [::] is
 // IPv6, and :80 is both.
-package netset
 
 import (
 	"net"
@@ -19,9 +20,9 @@ const (
 	IPv6
 )
 
-// Of is the family of host:port or :port. A name has that of the address at
+// FamilyOf is the family of host:port or :port. A name has that of the address at
 // which Go would listen for it; the error is that of looking it up.
-func Of(addr string) (Family, error) {
+func FamilyOf(addr string) (Family, error) {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil || host == "" {
 		return Both, err //nolint:wrapcheck // it names the address
@@ -37,10 +38,10 @@ func Of(addr string) (Family, error) {
 	return one(ip), nil
 }
 
-// OfSocket is the family of a TCP or UDP socket that is bound to an address. One
+// FamilyOfSocket is the family of a TCP or UDP socket that is bound to an address. One
 // that is bound to all addresses of IPv6 is for IPv4 as well, unless it is a
 // [syscall.Conn] that says otherwise.
-func OfSocket(socket any, at net.Addr) Family {
+func FamilyOfSocket(socket any, at net.Addr) Family {
 	a, err := netip.ParseAddrPort(at.String())
 	if err != nil {
 		return Both
@@ -69,10 +70,10 @@ func (f Family) String() string {
 	return [...]string{Both: "IPv4 and IPv6", IPv4: "IPv4", IPv6: "IPv6"}[f]
 }
 
-// Split is an address as those of which each is for one family: :80 is
+// SplitFamilies is an address as those of which each is for one family: :80 is
 // 0.0.0.0:80 and [::]:80. Any other address is returned as it is, and so is :0,
 // for which two sockets would have two ports.
-func Split(addr string) []string {
+func SplitFamilies(addr string) []string {
 	if host, port, err := net.SplitHostPort(addr); err == nil && host == "" && port != "0" {
 		return []string{net.JoinHostPort(netip.IPv4Unspecified().String(), port), net.JoinHostPort(netip.IPv6Unspecified().String(), port)}
 	}

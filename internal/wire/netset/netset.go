@@ -1,4 +1,5 @@
-// Package netset holds sets of IP addresses: those of trusted proxies, those that
+// Package netset knows IP addresses: who sent a request, which IP versions an
+// address to listen at is for, and sets of them: those of trusted proxies, those that
 // may ask and those that may not. A lookup among n networks takes log n steps, so
 // that a published list with 100,000 of them costs no more than a dozen.
 package netset

@@ -1,7 +1,8 @@
-// Package realip finds out who sent a request: the connection's other end, or,
-// where that is a proxy that is trusted, whom the proxy names. A field that
-// anybody else has sent is never believed.
 package netset
+
+// This file finds out who sent a request: the connection's other end, or, where
+// that is a proxy that is trusted, whom the proxy names. A field that anybody
+// else has sent is never believed.
 
 import (
 	"net/http"
@@ -29,9 +30,9 @@ type Finder struct {
 	header  string // in its canonical form
 }
 
-// New returns a Finder that believes the addresses of trusted, which name the
+// NewFinder returns a Finder that believes the addresses of trusted, which name the
 // client in header; empty: [DefaultHeader]. It is nil when nobody is trusted.
-func New(trusted Set, header string) *Finder {
+func NewFinder(trusted Set, header string) *Finder {
 	if trusted.Empty() {
 		return nil
 	}
@@ -41,8 +42,8 @@ func New(trusted Set, header string) *Finder {
 	return &Finder{trusted, textproto.CanonicalMIMEHeaderKey(header)}
 }
 
-// Name reports whether a field can have this name.
-func Name(header string) bool { return field.Token(header) }
+// ValidHeader reports whether a field can have this name.
+func ValidHeader(header string) bool { return field.Token(header) }
 
 // Header is the name of the field that a client is named in.
 func (f *Finder) Header() string { return f.header }
@@ -51,7 +52,7 @@ func (f *Finder) Header() string { return f.header }
 // zero address is a UNIX socket.
 func (f *Finder) Trusts(peer netip.Addr) bool { return f != nil && f.trusted.Has(peer) }
 
-// Of returns the client that sent r; zero for a UNIX socket of which nobody says
+// FamilyOf returns the client that sent r; zero for a UNIX socket of which nobody says
 // who is behind it.
 func (f *Finder) Of(r *http.Request) netip.Addr {
 	peer := Peer(r.RemoteAddr)

@@ -13,7 +13,7 @@ func finder(t testing.TB, header string, trusted ...string) *Finder {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(set, header)
+	return NewFinder(set, header)
 }
 
 func TestOf(t *testing.T) {

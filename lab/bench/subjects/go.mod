@@ -55,4 +55,4 @@ require (
 	millrace v0.0.0
 )
 
-replace millrace => ../..
+replace millrace => ../../..

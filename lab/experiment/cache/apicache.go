@@ -1,6 +1,7 @@
-// Package apicache is the experiment api-cache: what a cache in front of a slow
-// API brings, costs and gets wrong.
 package cache
+
+// This file is the experiment api-cache: what a cache in front of a slow API
+// brings, costs and gets wrong.
 
 import (
 	"context"

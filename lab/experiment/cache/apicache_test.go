@@ -460,7 +460,7 @@ func TestHotBlocks(t *testing.T) {
 }
 
 func TestNginxArm(t *testing.T) {
-	r := &cacheRun{env: experiment.Env{Bench: &subject.Bench{Dir: filepath.Join("..", "..", "..", "bench")}}}
+	r := &cacheRun{env: experiment.Env{Bench: &subject.Bench{Dir: filepath.Join("..", "..", "bench")}}}
 	a := r.nginxArm(t.Context())
 	if a.skipped != "" {
 		t.Skip(a.skipped)

@@ -1,4 +1,5 @@
-// Package cache is the experiment cache: nginx, Varnish and millrace in front of
+// Package cache has the experiments about caches. api-cache is one slow API with a
+// cache in front and without. cache is nginx, Varnish and millrace in front of
 // one API. It has three kinds of workloads: hits under load, cases in which a
 // cache decides how long clients wait and how often the API is asked, and what a
 // cache holds in memory while it is asked for ever other URLs.

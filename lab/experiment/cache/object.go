@@ -1,8 +1,9 @@
-// Package origin is the API behind the caches that are measured. Each request
-// says itself what is asked of the API: how long it takes, how long its answer
-// may be kept, its tag. The answer follows from the request, so that a wrong one
-// shows.
 package cache
+
+// This file is the API behind the caches that are measured. Each request says
+// itself what is asked of the API: how long it takes, how long its answer may
+// be kept, its tag. The answer follows from the request, so that a wrong one
+// shows.
 
 import (
 	"fmt"

@@ -123,7 +123,7 @@ func (m *measurement) prepare(ctx context.Context) (err error) {
 	for _, size := range m.sizes {
 		large = append(large, experiment.SizedFile(size))
 	}
-	if err := experiment.Write(m.Site, append(files, large...)); err != nil {
+	if err := experiment.WriteSite(m.Site, append(files, large...)); err != nil {
 		return err
 	}
 	hash := sha1.New()
@@ -173,7 +173,7 @@ func programs(linked, overlayFlag string) []experiment.Program {
 func (m *measurement) curveOverlay(files []experiment.File) (string, error) {
 	bench := m.Env.Bench.Dir
 	dir := filepath.Join(bench, "out", "lab", "site-"+string(m.Env.Mode))
-	if err := experiment.Write(dir, files); err != nil {
+	if err := experiment.WriteSite(dir, files); err != nil {
 		return "", err
 	}
 	name := filepath.Join(dir, "overlay.json")

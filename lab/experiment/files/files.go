@@ -59,7 +59,7 @@ func run(ctx context.Context, env experiment.Env, res *record.Result) (err error
 		quick:   env.Mode != record.Full,
 	}
 	size := experiment.LargeSize(m.quick)
-	if err := experiment.Write(m.Site, experiment.Site()); err != nil {
+	if err := experiment.WriteSite(m.Site, experiment.Site()); err != nil {
 		return err
 	}
 	if err := experiment.WriteLarge(m.Site, size); err != nil {

@@ -1,4 +1,5 @@
-// Package images is the experiment images: photographs converted to WebP by
+// Package images has the experiments about image servers. pgo-proof is a program
+// built with a profile and without. images is photographs converted to WebP by
 // millrace when they are asked for, and by vips and cwebp as commands; then what
 // is ready, a crowd, conversions in a row, and what is refused.
 package images

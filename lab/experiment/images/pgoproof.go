@@ -1,6 +1,7 @@
-// Package pgoproof is the experiment pgo-proof: a program built with a CPU
-// profile of itself, against the same program built without.
 package images
+
+// This file is the experiment pgo-proof: a program built with a CPU profile of
+// itself, against the same program built without.
 
 import (
 	"context"
@@ -143,7 +144,7 @@ func (p *proof) run(ctx context.Context, res *record.Result) error {
 		p.begin("building millrace twice comes first; on a fresh machine that takes minutes, which are not part of the time for measuring")
 	}
 	if p.itself() {
-		if err := errors.Join(experiment.Write(p.site, experiment.Site()), p.writePhotos()); err != nil {
+		if err := errors.Join(experiment.WriteSite(p.site, experiment.Site()), p.writePhotos()); err != nil {
 			return err
 		}
 	}

@@ -70,7 +70,7 @@ func run(ctx context.Context, env experiment.Env, res *record.Result) error {
 		Servers: &experiment.Servers{Env: env, Site: filepath.Join(env.Work, "site"), Probed: experiment.SitePaths()},
 		large:   experiment.LargeSize(true), // many downloads in a slot
 	}
-	chosen, err := experiment.Choose(m.rows(), env.Only, quick, m.Note)
+	chosen, err := experiment.ChooseRows(m.rows(), env.Only, quick, m.Note)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func run(ctx context.Context, env experiment.Env, res *record.Result) error {
 // prepare writes the site and packs it.
 func (m *measurement) prepare(ctx context.Context) error {
 	m.Emit(record.Event{Kind: record.EventStep, Text: fmt.Sprintf("packing a site of %d files", pages)})
-	if err := experiment.Write(m.Site, append(experiment.Site(), pageFiles()...)); err != nil {
+	if err := experiment.WriteSite(m.Site, append(experiment.Site(), pageFiles()...)); err != nil {
 		return err
 	}
 	if err := experiment.WriteLarge(m.Site, m.large); err != nil {

@@ -102,11 +102,11 @@ func run(ctx context.Context, env experiment.Env, res *record.Result) (err error
 	if m.link, m.noLink = link.Open(env.Seed); m.link != nil {
 		defer func() { err = errors.Join(err, m.link.Close()) }()
 	}
-	chosen, err := experiment.Choose(m.rows(), env.Only, quick, m.Note)
+	chosen, err := experiment.ChooseRows(m.rows(), env.Only, quick, m.Note)
 	if err != nil {
 		return err
 	}
-	if err := experiment.Write(m.Site, slices.Concat(experiment.Site(), experiment.PageFiles())); err != nil {
+	if err := experiment.WriteSite(m.Site, slices.Concat(experiment.Site(), experiment.PageFiles())); err != nil {
 		return err
 	}
 	if err := experiment.WriteLarge(m.Site, m.large); err != nil {

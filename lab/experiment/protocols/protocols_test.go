@@ -40,7 +40,7 @@ func TestRows(t *testing.T) {
 	}
 	m.noLink = link.ErrUnsupported
 	var notes []string
-	chosen, err := experiment.Choose(m.rows(), nil, true, func(format string, _ ...any) { notes = append(notes, format) })
+	chosen, err := experiment.ChooseRows(m.rows(), nil, true, func(format string, _ ...any) { notes = append(notes, format) })
 	if err != nil || len(chosen) != len(m.kinds()) || len(notes) != 1 {
 		t.Errorf("without a link: %d rows, notes %q, %v", len(chosen), notes, err)
 	}

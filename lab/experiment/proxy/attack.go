@@ -54,13 +54,13 @@ const (
 type attack struct {
 	name, about string
 	path        string
-	client.Config
+	client.AbuseConfig
 }
 
 func (m *measurement) attacks() []experiment.Row {
-	uploads := client.Config{Kind: client.Uploads, Connections: 500, Length: 8192, Piece: 10, Every: 5 * time.Second}
-	readers := client.Config{Kind: client.Readers, Connections: 300, Piece: 1 << 10, Every: time.Second}
-	streams := client.Config{Kind: client.Streams, Connections: 3, Streams: 100, Length: 8192, Piece: 10, Every: 5 * time.Second}
+	uploads := client.AbuseConfig{Kind: client.Uploads, Connections: 500, Length: 8192, Piece: 10, Every: 5 * time.Second}
+	readers := client.AbuseConfig{Kind: client.Readers, Connections: 300, Piece: 1 << 10, Every: time.Second}
+	streams := client.AbuseConfig{Kind: client.Streams, Connections: 3, Streams: 100, Length: 8192, Piece: 10, Every: 5 * time.Second}
 	var all []experiment.Row
 	for _, a := range []attack{
 		{"attack-uploads", "500 slow POSTs: 8 KiB are promised and 10 bytes come every 5 s (slowhttptest -c 500 -B -i 5 -s 8192 -t POST -x 10)", upload, uploads},
@@ -117,7 +117,7 @@ func (a attack) watch(ctx context.Context, url string, target *record.Target, id
 	if err != nil {
 		return got, nil, err
 	}
-	siege, err := client.Begin(a.Config)
+	siege, err := client.BeginAttack(a.AbuseConfig)
 	if err != nil {
 		return got, nil, err
 	}

@@ -61,7 +61,7 @@ func ask(ctx context.Context, d client.Dialer, want []byte) error {
 }
 
 // press looks whether the answer is right and has h2load ask for it.
-func (m *measurement) press(ctx context.Context, slot experiment.TaskSlot, b experiment.Burst) (experiment.TaskResult, error) {
+func (m *measurement) press(ctx context.Context, slot experiment.TaskSlot, b experiment.H2loadBurst) (experiment.TaskResult, error) {
 	protocol := "http2"
 	if b.HTTP1 {
 		protocol = "http1"

@@ -70,9 +70,9 @@ func run(ctx context.Context, env experiment.Env, res *record.Result) (err error
 		Servers: &experiment.Servers{Env: env},
 		quick:   env.Mode != record.Full,
 	}
-	m.h2load, m.missing = experiment.Look()
+	m.h2load, m.missing = experiment.LookForH2load()
 	m.fpmExe, m.fpmMissing = lookFPM()
-	chosen, err := experiment.Choose(m.rows(), env.Only, m.quick, m.Note)
+	chosen, err := experiment.ChooseRows(m.rows(), env.Only, m.quick, m.Note)
 	if err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ func TestRows(t *testing.T) {
 func TestConfigs(t *testing.T) {
 	dir := t.TempDir()
 	m := &measurement{
-		Servers: &experiment.Servers{Env: experiment.Env{Work: dir, Bench: &subject.Bench{Dir: "../../../bench"}, Millrace: "millrace"}},
+		Servers: &experiment.Servers{Env: experiment.Env{Work: dir, Bench: &subject.Bench{Dir: "../../bench"}, Millrace: "millrace"}},
 		app:     "127.0.0.1:8083", echo: "127.0.0.1:8084",
 	}
 	var err error
@@ -141,7 +141,7 @@ func TestOpen(t *testing.T) {
 // TestPress: h2load's answers are counted and timed, and a wrong answer is not a figure.
 func TestPress(t *testing.T) {
 	m := &measurement{Servers: &experiment.Servers{Env: experiment.Env{Work: t.TempDir()}}}
-	if m.h2load, m.missing = experiment.Look(); m.missing != nil {
+	if m.h2load, m.missing = experiment.LookForH2load(); m.missing != nil {
 		t.Skip(m.missing)
 	}
 	var wrong atomic.Bool
@@ -155,7 +155,7 @@ func TestPress(t *testing.T) {
 	s.StartTLS()
 	defer s.Close()
 	for _, http1 := range []bool{false, true} {
-		b := experiment.Burst{Connections: 2, Streams: 1, HTTP1: http1}
+		b := experiment.H2loadBurst{Connections: 2, Streams: 1, HTTP1: http1}
 		got, err := m.press(t.Context(), slotOn("", s.URL+"/"), b)
 		if err != nil || got.Done == 0 || got.Values["latency_p99_ns"] <= 0 {
 			t.Errorf("%+v, %v", got, err)
@@ -191,7 +191,7 @@ func TestWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer target.Close()
-	a := attack{name: "a", Config: client.Config{
+	a := attack{name: "a", AbuseConfig: client.AbuseConfig{
 		URL: s.URL + upload, Connections: 3, Length: 8192, Piece: 1, Every: time.Second, Again: time.Second,
 	}}
 	for _, bad := range []bool{false, true} {

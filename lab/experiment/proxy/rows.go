@@ -123,12 +123,12 @@ func (m *measurement) secured() []experiment.Row {
 	var all []experiment.Row
 	for _, n := range []int{few, many} {
 		streams := many / n
-		all = append(all, m.loaded(experiment.Burst{Connections: n, Streams: streams}, experiment.Row{
+		all = append(all, m.loaded(experiment.H2loadBurst{Connections: n, Streams: streams}, experiment.Row{
 			Name: fmt.Sprintf("tls-h2-%d", n), Quick: n == few, About: fmt.Sprintf("GET of 501 bytes over HTTP/2 and TLS, %d connections with streams: %d", n, streams),
 		}))
 	}
 	for _, n := range []int{few, many} {
-		all = append(all, m.loaded(experiment.Burst{Connections: n, Streams: 1, HTTP1: true}, experiment.Row{
+		all = append(all, m.loaded(experiment.H2loadBurst{Connections: n, Streams: 1, HTTP1: true}, experiment.Row{
 			Name: fmt.Sprintf("tls-h1-%d", n), About: fmt.Sprintf("GET of 501 bytes over HTTP/1.1 and TLS, %d connections", n),
 		}))
 	}
@@ -136,7 +136,7 @@ func (m *measurement) secured() []experiment.Row {
 }
 
 // loaded completes a row whose load h2load makes.
-func (m *measurement) loaded(b experiment.Burst, r experiment.Row) experiment.Row {
+func (m *measurement) loaded(b experiment.H2loadBurst, r experiment.Row) experiment.Row {
 	r.Figure, r.Metric, r.Ours, r.Arms, r.Missing, r.Connections = "CPU per request", experiment.CPU, millrace, proxies(), m.missing, b.Connections
 	r.Task = func(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
 		return m.press(ctx, slot, b)

@@ -10,7 +10,7 @@ import (
 
 // press looks whether the page is right and has h2load ask for it, or for the path
 // that is the burst's URL.
-func (m *measurement) press(ctx context.Context, slot experiment.TaskSlot, b experiment.Burst) (experiment.TaskResult, error) {
+func (m *measurement) press(ctx context.Context, slot experiment.TaskSlot, b experiment.H2loadBurst) (experiment.TaskResult, error) {
 	if err := m.look(ctx, slot.URL, !b.HTTP1); err != nil {
 		return experiment.TaskResult{}, err
 	}

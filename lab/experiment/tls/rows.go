@@ -35,7 +35,7 @@ func (m *measurement) requests() []experiment.Row {
 					goal = 0.50
 				}
 			}
-			r := m.loaded(experiment.Burst{Connections: connections, Streams: streams}, experiment.Row{
+			r := m.loaded(experiment.H2loadBurst{Connections: connections, Streams: streams}, experiment.Row{
 				Name: name, Goal: goal, Quick: name == "h2-10" || name == "h2-1", Headline: streams == 10,
 				About: fmt.Sprintf("GET / (501 bytes) over HTTP/2, %d connections with %s", connections, plural(streams, "stream")),
 			})
@@ -47,7 +47,7 @@ func (m *measurement) requests() []experiment.Row {
 		}
 	}
 	for _, connections := range []int{50, 1000} {
-		all = append(all, m.loaded(experiment.Burst{Connections: connections, Streams: 1, HTTP1: true}, experiment.Row{
+		all = append(all, m.loaded(experiment.H2loadBurst{Connections: connections, Streams: 1, HTTP1: true}, experiment.Row{
 			Name: fmt.Sprintf("h1-%d", connections), Goal: map[int]float64{50: 0.85, 1000: 0.80}[connections],
 			About: fmt.Sprintf("GET / (501 bytes) over HTTP/1.1 and TLS, %d connections", connections),
 			Quick: connections == 50, Headline: true,
@@ -61,7 +61,7 @@ func (m *measurement) requests() []experiment.Row {
 			Load:  load.Config{Protocol: load.HTTP3, Connections: 50, Streams: streams, Insecure: true, Timeout: visitTimeout},
 		})
 	}
-	cold := m.loaded(experiment.Burst{Connections: 50, Streams: 10}, experiment.Row{
+	cold := m.loaded(experiment.H2loadBurst{Connections: 50, Streams: 10}, experiment.Row{
 		Name: "cold", Goal: 40.0 / 33, Quick: true,
 		About: "GET / over HTTP/2, 50 connections with 10 streams: a file without the lane, beside the least handler of net/http",
 	})
@@ -70,7 +70,7 @@ func (m *measurement) requests() []experiment.Row {
 }
 
 // loaded completes a row whose load h2load makes.
-func (m *measurement) loaded(b experiment.Burst, r experiment.Row) experiment.Row {
+func (m *measurement) loaded(b experiment.H2loadBurst, r experiment.Row) experiment.Row {
 	r.Figure, r.Metric, r.Ours, r.Arms, r.Missing = "CPU per request", experiment.CPU, millrace, servers(), m.missing
 	r.Connections = b.Connections
 	r.Task = func(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
@@ -142,7 +142,7 @@ func isDownload(r experiment.Row) bool { return strings.HasPrefix(r.Name, downlo
 func (m *measurement) transfers() []experiment.Row {
 	var all []experiment.Row
 	for _, p := range protocols() {
-		r := m.loaded(experiment.Burst{Connections: 1, Streams: 1, HTTP1: !p.http2, URL: experiment.LargePath, Requests: 2}, experiment.Row{
+		r := m.loaded(experiment.H2loadBurst{Connections: 1, Streams: 1, HTTP1: !p.http2, URL: experiment.LargePath, Requests: 2}, experiment.Row{
 			Name: download + p.suffix, Quick: p.http2,
 			About: fmt.Sprintf("a file of %d MiB over %s and TLS, twice on one connection", m.large>>20, p.name),
 		})

@@ -67,8 +67,8 @@ func run(ctx context.Context, env experiment.Env, res *record.Result) (err error
 		m.most = quietConnectionsQuick
 	}
 	m.large, m.most = experiment.LargeSize(m.quick), m.MostConnections(m.most)
-	m.h2load, m.missing = experiment.Look()
-	chosen, err := experiment.Choose(m.rows(), env.Only, m.quick, m.Note)
+	m.h2load, m.missing = experiment.LookForH2load()
+	chosen, err := experiment.ChooseRows(m.rows(), env.Only, m.quick, m.Note)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func run(ctx context.Context, env experiment.Env, res *record.Result) (err error
 
 // prepare makes what the servers need: the site and the certificate.
 func (m *measurement) prepare(chosen []experiment.Row) (err error) {
-	if err := experiment.Write(m.Site, slices.Concat(experiment.Site(), experiment.PageFiles())); err != nil {
+	if err := experiment.WriteSite(m.Site, slices.Concat(experiment.Site(), experiment.PageFiles())); err != nil {
 		return err
 	}
 	m.page = experiment.Site()[0].Content()

@@ -105,7 +105,7 @@ func TestVisitOfAnotherProtocol(t *testing.T) {
 // TestConfigs: nginx takes its config, and the others' have all their fields.
 func TestConfigs(t *testing.T) {
 	dir := t.TempDir()
-	m := &measurement{Servers: &experiment.Servers{Env: experiment.Env{Work: dir, Bench: &subject.Bench{Dir: "../../../bench"}}}}
+	m := &measurement{Servers: &experiment.Servers{Env: experiment.Env{Work: dir, Bench: &subject.Bench{Dir: "../../bench"}}}}
 	var err error
 	if m.cert, m.key, err = experiment.Certificate(dir); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,6 @@
-// Package echoramp is the experiment ws-echo-ramp: how many WebSockets a server
-// holds.
 package websocket
+
+// This file is the experiment ws-echo-ramp: how many WebSockets a server holds.
 
 import (
 	"context"

@@ -1,4 +1,5 @@
-// Package websocket is the experiment websocket: millrace beside servers over
+// Package websocket has the experiments about WebSockets. ws-echo-ramp looks for the
+// number of connections at which servers break. websocket is millrace beside servers over
 // gws, coder/websocket and gorilla/websocket, and beside nginx where connections
 // are passed on. They echo, publish to many, and hold quiet connections.
 package websocket

@@ -1,8 +1,9 @@
-// Package abuse holds connections to a server as slow or hostile clients do: with
-// uploads that do not end, answers that are hardly read, and streams of HTTP/2 that
-// stay open. It is for servers on this machine that are measured, to see what
-// becomes of everybody else meanwhile.
 package client
+
+// This file holds connections to a server as slow or hostile clients do: with
+// uploads that do not end, answers that are hardly read, and streams of HTTP/2
+// that stay open. It is for servers on this machine that are measured, to see
+// what becomes of everybody else meanwhile.
 
 import (
 	"context"
@@ -18,13 +19,13 @@ import (
 )
 
 // A Kind is what the clients do.
-type Kind uint8
+type AbuseKind uint8
 
 // The kinds.
 const (
 	// Uploads are POST requests whose body is promised and comes in small pieces
 	// (known as slow POST, or R.U.D.Y.).
-	Uploads Kind = iota
+	Uploads AbuseKind = iota
 	// Readers ask for an answer and take it in small pieces.
 	Readers
 	// Streams are POST requests like those of Uploads, many on each connection of
@@ -43,8 +44,8 @@ const (
 )
 
 // A Config is one attack.
-type Config struct {
-	Kind Kind
+type AbuseConfig struct {
+	Kind AbuseKind
 	// URL is asked for: http, or https for Streams. Its host is an address of the
 	// loopback interface: nobody else's server is attacked.
 	URL         string
@@ -60,7 +61,7 @@ type Config struct {
 var errConfig = errors.New("no such attack")
 
 // check says what is wrong with an attack.
-func (c Config) check() (*url.URL, error) {
+func (c AbuseConfig) check() (*url.URL, error) {
 	u, err := url.Parse(c.URL)
 	if err != nil {
 		return nil, fmt.Errorf("reading the URL: %w", err)
@@ -85,7 +86,7 @@ func (c Config) check() (*url.URL, error) {
 
 // An Attack is one that goes on.
 type Attack struct {
-	Config
+	AbuseConfig
 	url  *url.URL
 	stop context.CancelFunc
 	all  sync.WaitGroup // of one goroutine for each connection, which ends with stop
@@ -93,34 +94,34 @@ type Attack struct {
 	held, ended, refused atomic.Int64
 }
 
-// Counts are what became of an attack.
-type Counts struct {
+// AbuseCounts are what became of an attack.
+type AbuseCounts struct {
 	Held    int // uploads, answers or streams that are open now
 	Ended   int // that the server has answered, refused or cut off
 	Refused int // connections that were not let in
 }
 
-// Begin opens the connections, without waiting for them, and holds them until Stop.
-func Begin(c Config) (*Attack, error) {
+// BeginAttack opens the connections, without waiting for them, and holds them until Stop.
+func BeginAttack(c AbuseConfig) (*Attack, error) {
 	u, err := c.check()
 	if err != nil {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	s := &Attack{Config: c, url: u, stop: stop}
+	s := &Attack{AbuseConfig: c, url: u, stop: stop}
 	for range c.Connections {
 		s.all.Go(func() { s.keep(ctx) })
 	}
 	return s, nil
 }
 
-// Counts says how the attack stands.
-func (s *Attack) Counts() Counts {
-	return Counts{Held: int(s.held.Load()), Ended: int(s.ended.Load()), Refused: int(s.refused.Load())}
+// AbuseCounts says how the attack stands.
+func (s *Attack) Counts() AbuseCounts {
+	return AbuseCounts{Held: int(s.held.Load()), Ended: int(s.ended.Load()), Refused: int(s.refused.Load())}
 }
 
 // Stop closes all connections and waits.
-func (s *Attack) Stop() Counts {
+func (s *Attack) Stop() AbuseCounts {
 	c := s.Counts()
 	s.stop()
 	s.all.Wait()

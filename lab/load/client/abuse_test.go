@@ -20,13 +20,13 @@ func await(t *testing.T, what string, is func() bool) {
 	}
 }
 
-func begin(t *testing.T, c Config) *Attack {
+func begin(t *testing.T, c AbuseConfig) *Attack {
 	t.Helper()
 	c.Piece, c.Again = 10, 10*time.Millisecond
 	if c.Every == 0 {
 		c.Every = 5 * time.Millisecond
 	}
-	s, err := Begin(c)
+	s, err := BeginAttack(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestUploads(t *testing.T) {
 	defer s.Close()
 	plain := httptest.NewServer(s.Config.Handler)
 	defer plain.Close()
-	for _, c := range []Config{
+	for _, c := range []AbuseConfig{
 		{Kind: Uploads, URL: plain.URL + "/x", Connections: 20, Length: 8192},
 		{Kind: Streams, URL: s.URL + "/x", Connections: 2, Streams: 10, Length: 8192},
 	} {
@@ -90,7 +90,7 @@ func TestReaders(t *testing.T) {
 		}
 	}))
 	defer s.Close()
-	siege := begin(t, Config{Kind: Readers, URL: s.URL, Connections: 5, Every: time.Hour})
+	siege := begin(t, AbuseConfig{Kind: Readers, URL: s.URL, Connections: 5, Every: time.Hour})
 	await(t, "all wait", func() bool { return siege.Counts().Held == 5 && waiting.Load() == 5 })
 	for last := int64(-1); last != written.Load(); time.Sleep(50 * time.Millisecond) { // until nothing more is taken
 		last = written.Load()
@@ -114,7 +114,7 @@ func TestCut(t *testing.T) {
 	defer s.Close()
 	plain := httptest.NewServer(s.Config.Handler)
 	defer plain.Close()
-	for _, c := range []Config{
+	for _, c := range []AbuseConfig{
 		{Kind: Uploads, URL: plain.URL, Connections: 2, Length: 1 << 20},
 		{Kind: Streams, URL: s.URL, Connections: 1, Streams: 2, Length: 1 << 20},
 	} {
@@ -127,24 +127,24 @@ func TestCut(t *testing.T) {
 
 // Servers of others, and attacks without bounds, are refused.
 func TestCheck(t *testing.T) {
-	good := Config{URL: "http://127.0.0.1:1/", Connections: 1, Piece: 1, Every: 1, Again: 1}
+	good := AbuseConfig{URL: "http://127.0.0.1:1/", Connections: 1, Piece: 1, Every: 1, Again: 1}
 	if _, err := good.check(); err != nil {
 		t.Error(err)
 	}
-	for _, change := range []func(*Config){
-		func(c *Config) { c.URL = "http://192.0.2.1:80/" },
-		func(c *Config) { c.URL = "http://localhost/" },
-		func(c *Config) { c.URL = "http://\x00" },
-		func(c *Config) { c.URL = "https://127.0.0.1:1/" },
-		func(c *Config) { c.Kind = Streams },
-		func(c *Config) { c.Kind, c.URL = Streams, "https://127.0.0.1:1/" },
-		func(c *Config) { c.Connections = maxConnections + 1 },
-		func(c *Config) { c.Piece = 0 },
-		func(c *Config) { c.Every = 0 },
+	for _, change := range []func(*AbuseConfig){
+		func(c *AbuseConfig) { c.URL = "http://192.0.2.1:80/" },
+		func(c *AbuseConfig) { c.URL = "http://localhost/" },
+		func(c *AbuseConfig) { c.URL = "http://\x00" },
+		func(c *AbuseConfig) { c.URL = "https://127.0.0.1:1/" },
+		func(c *AbuseConfig) { c.Kind = Streams },
+		func(c *AbuseConfig) { c.Kind, c.URL = Streams, "https://127.0.0.1:1/" },
+		func(c *AbuseConfig) { c.Connections = maxConnections + 1 },
+		func(c *AbuseConfig) { c.Piece = 0 },
+		func(c *AbuseConfig) { c.Every = 0 },
 	} {
 		c := good
 		change(&c)
-		if s, err := Begin(c); err == nil {
+		if s, err := BeginAttack(c); err == nil {
 			s.Stop()
 			t.Errorf("%+v is taken", c)
 		}
@@ -155,6 +155,6 @@ func TestCheck(t *testing.T) {
 func TestAbuseRefused(t *testing.T) {
 	s := httptest.NewServer(nil)
 	s.Close()
-	siege := begin(t, Config{Kind: Uploads, URL: s.URL, Connections: 1, Length: 1})
+	siege := begin(t, AbuseConfig{Kind: Uploads, URL: s.URL, Connections: 1, Length: 1})
 	await(t, "refused", func() bool { return siege.Counts().Refused > 1 })
 }

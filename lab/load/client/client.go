@@ -1,4 +1,5 @@
-// Package client is a connection with one request under way at a time, in the
+// Package client is a connection to a server: one that behaves badly on purpose
+// (file abuse.go), or one with one request under way at a time, in the
 // protocols that the generator's own loop does not have: HTTP/1.1 over TLS,
 // HTTP/2, HTTP/3 and WebSocket. HTTP/1.1 over plain TCP and UNIX sockets is here
 // too, so that both ways of sending can be compared.
@@ -98,7 +99,7 @@ type Options struct {
 	// port should be 0. nil, or an answer of nil: the system chooses.
 	LocalAddr func() net.Addr
 	// Within runs what opens a socket, for one that must be in a network of its
-	// own ([millrace/lab/link]). nil: in this one.
+	// own ([millrace/lab/subject]). nil: in this one.
 	Within func(open func() error) error
 }
 

@@ -1,7 +1,8 @@
-// Package help says what the command line can do: the help of each verb, the
-// manual page, and completions for shells. All of it is made from the model that
-// parses the command line.
 package cli
+
+// This file says what the command line can do: the help of each verb, the
+// manual page, and completions for shells. All of it is made from the model
+// that parses the command line.
 
 import (
 	"errors"

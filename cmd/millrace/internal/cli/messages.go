@@ -124,11 +124,11 @@ func (s Streams) Forward(target string) error {
 	}
 	var next *forwarded
 	if target != "" {
-		to, err := logfile.Parse(target)
+		to, err := logfile.ParseTarget(target)
 		if err != nil {
 			return fmt.Errorf("log.messages: %w", err)
 		}
-		next = &forwarded{target, logfile.NewSender(logfile.New(to, "millrace"), c.untaken())}
+		next = &forwarded{target, logfile.NewSender(logfile.NewSocket(to, "millrace"), c.untaken())}
 	}
 	c.forward.Swap(next).close()
 	return nil

@@ -1,5 +1,9 @@
-// Package cli reads a command line into structs. Each field is a verb, a flag or
-// an argument, and its tags say which:
+// Package cli is what the verbs share: how a command line is read, explained and
+// completed, how the program speaks to the person who typed it, and how the
+// servers that run on this machine are found and asked.
+//
+// A command line is read into structs. Each field is a verb, a flag or an argument,
+// and its tags say which:
 //
 //	cmd:""              a verb, or a group of them: a struct
 //	default:"withargs"  of a verb: it runs when its group is named alone

@@ -1,6 +1,7 @@
-// Package remote finds the servers that run on this machine and asks their admin
-// listeners.
 package cli
+
+// This file finds the servers that run on this machine and asks their admin
+// listeners.
 
 import (
 	"context"

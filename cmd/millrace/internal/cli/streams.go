@@ -1,6 +1,7 @@
-// Package console is how the program speaks to the person who typed a command:
-// results, messages, errors with what to do about them, bars, and figures.
 package cli
+
+// This file is how the program speaks to the person who typed a command:
+// results, messages, errors with what to do about them, bars, and figures.
 
 import (
 	"context"

@@ -1,5 +1,6 @@
-// Package version knows which millrace this is.
 package cli
+
+// This file knows which millrace this is.
 
 import (
 	"fmt"

@@ -1,7 +1,8 @@
-// Package cmdline is what the verbs share about the command line: the values of
+package cli
+
+// This file is what the verbs share about the command line: the values of
 // flags, the settings of a config that they make, and words that are meant for
 // something else.
-package cli
 
 import (
 	"fmt"

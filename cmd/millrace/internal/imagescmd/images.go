@@ -1,5 +1,6 @@
 // Package imagescmd has the verbs about images: those that convert a folder's
-// ahead, tidy up what was converted, and say what it saves.
+// ahead, tidy up what was converted, and say what it saves; and the program's verb
+// for a worker process that converts one.
 package imagescmd
 
 import (

@@ -1,6 +1,7 @@
-// Package imageworker starts this program as a worker process that converts
-// images, and says what such workers can do.
 package imagescmd
+
+// This file starts this program as a worker process that converts images, and
+// says what such workers can do.
 
 import (
 	"context"

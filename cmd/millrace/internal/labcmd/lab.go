@@ -1,4 +1,5 @@
-// Package labcmd has the verbs that measure servers.
+// Package labcmd has the verbs that measure servers, and those about profiles for
+// guided optimisation.
 package labcmd
 
 import (

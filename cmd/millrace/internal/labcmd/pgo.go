@@ -1,5 +1,6 @@
-// Package pgocmd has the verbs about profiles for guided optimisation.
 package labcmd
+
+// This file has the verbs about profiles for guided optimisation.
 
 import (
 	"errors"

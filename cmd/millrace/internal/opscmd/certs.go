@@ -1,6 +1,7 @@
-// Package certscmd has the verbs about certificates that come by themselves:
-// certs lists those of a running server, trust says how to trust the internal CA.
 package opscmd
+
+// This file has the verbs about certificates that come by themselves: certs
+// lists those of a running server, trust says how to trust the internal CA.
 
 import (
 	"cmp"

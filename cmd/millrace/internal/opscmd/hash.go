@@ -1,6 +1,7 @@
-// Package passwordcmd has the verbs about who is let in: hashes of passwords, and
-// signed addresses.
 package opscmd
+
+// This file has the verbs about who is let in: hashes of passwords, and signed
+// addresses.
 
 import (
 	"bufio"

@@ -1,6 +1,6 @@
-// Package maintenancecmd has the verb that closes the sites of a running server
-// for a while.
 package opscmd
+
+// This file has the verb that closes the sites of a running server for a while.
 
 import (
 	"fmt"

@@ -1,5 +1,6 @@
-// Package slowcmd has the verb that shows the slow requests of a running server.
 package opscmd
+
+// This file has the verb that shows the slow requests of a running server.
 
 import (
 	"context"

@@ -1,5 +1,6 @@
-// Package topcmd has the verb that shows a running server's figures in a terminal.
 package opscmd
+
+// This file has the verb that shows a running server's figures in a terminal.
 
 import (
 	"context"
