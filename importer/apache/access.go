@@ -11,7 +11,7 @@ import (
 	"millrace/importer/draft"
 )
 
-// guard is who is let in.
+// guard is which clients may come in.
 type guard struct {
 	closed bool
 	access *draft.Node // addresses
@@ -30,7 +30,7 @@ type when struct {
 // same reports whether two conditions are.
 func (w when) same(o when) bool { return w.node.String() == o.node.String() }
 
-// need is what clients must have.
+// need is what a client must have to come in.
 type need struct {
 	all, none bool
 	nets      []string // of these
@@ -44,14 +44,14 @@ type need struct {
 
 func (n need) open() bool { return n.all && len(n.not) == 0 && len(n.envs) == 0 }
 
-// requires are the lines that mod_authz_core reads, orders those of
-// mod_access_compat: each module takes them from the last layer that has some.
+// requires are the directives of mod_authz_core, orders those of mod_access_compat. Each
+// module takes its own from the last layer that has any.
 func requires() []string {
 	return []string{"require", "requireall", "requireany", "requirenone"}
 }
 func orders() []string { return []string{"order", "allow", "deny", "satisfy"} }
 
-// guards reports whether lines say who may come in.
+// guards reports whether lines restrict who may come in.
 func guards(list []*draft.Directive) bool {
 	return slices.ContainsFunc(list, func(d *draft.Directive) bool {
 		name := lower(d)
@@ -59,7 +59,7 @@ func guards(list []*draft.Directive) bool {
 	})
 }
 
-// withLimits are lines with those of <Limit> in their place, where it is for GET.
+// withLimits are lines in which a <Limit> for GET is replaced by the lines in it.
 func (t *site) withLimits(list []*draft.Directive) (lines []*draft.Directive) {
 	for _, d := range list {
 		if lower(d) == "limit" && slices.Contains(d.Args, "GET") {
@@ -72,7 +72,7 @@ func (t *site) withLimits(list []*draft.Directive) (lines []*draft.Directive) {
 	return lines
 }
 
-// wider is a <Limit> for GET that lets in whom the lines for all methods keep out;
+// wider is a <Limit> for GET that lets in clients whom the lines for all methods keep out;
 // nil if there is none.
 func (t *site) wider(layers []layer) *draft.Directive {
 	var bare []layer
@@ -104,7 +104,7 @@ func (g guard) open() bool {
 	return !g.closed && g.access == nil && g.auth == nil && len(g.rules) == 0 && g.why == ""
 }
 
-// guardOf puts together what layers say of who may come in.
+// guardOf merges what layers say about who may come in.
 func (t *site) guardOf(layers []layer) (g guard) {
 	var require, order []*draft.Directive
 	var limits []*draft.Directive
@@ -168,7 +168,7 @@ func (t *site) guardOf(layers []layer) (g guard) {
 	return g
 }
 
-// nearer marks lines in the place of which nearer ones hold.
+// nearer marks lines that those of a nearer layer override.
 func (t *site) nearer(list []*draft.Directive) {
 	for _, d := range list {
 		t.im.Standard(d, "what is nearer to the site's folders says who may come in")
@@ -183,7 +183,7 @@ func lastArg(list []*draft.Directive, name string) string {
 	return d.Arg(0)
 }
 
-// limit translates what holds for some methods alone.
+// limit translates <Limit> and <LimitExcept>: who may come in with some methods.
 func (t *site) limit(g *guard, d *draft.Directive) {
 	inner := t.guardOf([]layer{{list: t.im.flat(d.Block)}})
 	t.im.Whole(d, draft.Translated, "")
@@ -310,7 +310,7 @@ func network(text string) (string, error) {
 	return "", fmt.Errorf("%q is neither an address nor a network", text)
 }
 
-// anyOf is what Require lines ask: one of them is enough.
+// anyOf is the need of Require lines of which one is enough.
 func (t *site) anyOf(list []*draft.Directive) (n need) {
 	n.none = true
 	for _, d := range list {
@@ -336,7 +336,7 @@ func (t *site) anyOf(list []*draft.Directive) (n need) {
 	return n
 }
 
-// allOf is what lines within RequireAll ask: all of them must hold.
+// allOf is the need of the lines within RequireAll: all of them must hold.
 func (t *site) allOf(list []*draft.Directive) need {
 	n := need{all: true}
 	for _, d := range list {
@@ -367,7 +367,7 @@ func (t *site) allOf(list []*draft.Directive) need {
 	return n
 }
 
-// combine is what two needs ask together, or where one is enough.
+// combine joins two needs: both must be met, or either.
 func combine(a, b need, either bool) need {
 	switch {
 	case a.bad != nil:
@@ -396,7 +396,7 @@ func combine(a, b need, either bool) need {
 	return n
 }
 
-// one is what one line, or a block of them, asks.
+// one is the need of one line, or of a block of them.
 func (t *site) one(d *draft.Directive) need {
 	t.im.Used(d)
 	switch lower(d) {
@@ -438,7 +438,7 @@ func (t *site) one(d *draft.Directive) need {
 	}
 }
 
-// password translates who knows one.
+// password translates Basic authentication.
 func (t *site) password(g *guard, layers []layer, n need) {
 	kind, file := lastIn(layers, "authtype"), lastIn(layers, "authuserfile")
 	provider, name := lastIn(layers, "authbasicprovider"), lastIn(layers, "authname")

@@ -92,8 +92,8 @@ func (t *site) redirectMatch(n *draft.Node, text, to string) (string, error) {
 	return c.substitution(strings.ReplaceAll(to, "%", `\%`), pattern{expr: expr, groups: regexp.MustCompile(expr).NumSubexp()}, way{})
 }
 
-// redirectPrefix is a path with all that is below it; what stands behind the path
-// is put behind the target.
+// redirectPrefix redirects a path and all below it: the rest of the path is appended to
+// the target.
 func (t *site) redirectPrefix(n *draft.Node, url, to string, status int) string {
 	if status >= 400 || to == "" {
 		if strings.HasSuffix(url, "/") || strings.Contains(path.Base(url), ".") {
@@ -123,7 +123,8 @@ func (t *site) redirectPrefix(n *draft.Node, url, to string, status int) string 
 	return to + "{1}"
 }
 
-// serverRules translates what the host says before it looks for a folder.
+// serverRules translates the rewrites and redirects of the host itself, which come before
+// those of folders.
 func (t *site) serverRules() {
 	t.findFronts()
 	list := t.host.list
@@ -189,7 +190,7 @@ func toHTTPS(why string) ruleDraft {
 	return ruleDraft{draft.Map().Set("protocol", draft.Text("http")).Set("redirect", draft.Map().Set("to", draft.Text("https://{host}{uri}")).Flow()), why}
 }
 
-// sameLines reports whether two hosts say the same, but for what is of TLS.
+// sameLines reports whether two hosts are the same but for TLS.
 func sameLines(a, b []*draft.Directive) bool {
 	text := func(list []*draft.Directive) string {
 		var out strings.Builder

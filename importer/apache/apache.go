@@ -5,11 +5,10 @@
 // clients out and cannot be translated stays closed until somebody has looked at
 // it.
 //
-// Apache puts together, for each request, what the sections and files say that
-// are for its path: <Directory> and .htaccess from the shortest folder to the
-// longest, then <Files>, then <Location>. Here this is done beforehand, for each
-// folder that something is said of: it becomes a route with all that holds there.
-// What <Files> says of names, and mod_rewrite, become rules.
+// For each request Apache merges the sections that match its path: <Directory> and
+// .htaccess from the shortest folder to the longest, then <Files>, then <Location>. Here
+// they are merged beforehand, for each folder that has any: it becomes a route with all
+// that holds there. <Files> and mod_rewrite become rules.
 package apache
 
 import (
@@ -79,8 +78,8 @@ type walk struct {
 	seen  int
 }
 
-// into looks through a folder. around are those that it is in: a link to one of them
-// would go in circles. What cannot be read is not served either.
+// into looks through a folder. around are the folders that it is in: a link to one of
+// them would be an endless loop. What cannot be read is not served either.
 func (w *walk) into(dir string, around []os.FileInfo) {
 	info, err := os.Stat(dir)
 	if err != nil || slices.ContainsFunc(around, func(o os.FileInfo) bool { return os.SameFile(o, info) }) {
@@ -161,7 +160,7 @@ func (im *importer) top(list []*draft.Directive) *draft.Node {
 	return root
 }
 
-// alone translates a .htaccess without a virtual host around it.
+// alone translates a .htaccess without a virtual host.
 func (im *importer) alone(list []*draft.Directive, root *draft.Node) *draft.Node {
 	im.htaccess[im.options.Root] = list
 	h := &host{names: im.options.Hosts, root: im.options.Root, plain: []string{":80"}, any: len(im.options.Hosts) == 0, alone: true}
@@ -193,8 +192,8 @@ func (im *importer) read(name string) []*draft.Directive {
 // lower is a directive's name in lower case.
 func lower(d *draft.Directive) string { return strings.ToLower(d.Name) }
 
-// flat are lines without the conditions on modules, versions and definitions
-// around them: modules are there, and Apache is 2.4.
+// flat replaces sections on modules, versions and definitions by their lines where the
+// condition holds: all modules are there, and Apache is 2.4.
 func (im *importer) flat(list []*draft.Directive) (flat []*draft.Directive) {
 	for _, d := range list {
 		switch lower(d) {
@@ -218,7 +217,7 @@ func (im *importer) flat(list []*draft.Directive) (flat []*draft.Directive) {
 	return flat
 }
 
-// holds reports whether the condition of a section does.
+// holds reports whether the condition of such a section holds.
 func (im *importer) holds(d *draft.Directive) bool {
 	what, not := strings.CutPrefix(d.Arg(0), "!")
 	switch lower(d) {

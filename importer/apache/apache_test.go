@@ -130,7 +130,7 @@ func count(list []*draft.Directive) int {
 	return n
 }
 
-// FuzzTranslate: nothing makes it fail, each line has a fate, and what is
+// FuzzTranslate: nothing makes it fail, each line has an outcome, and what is
 // written is YAML that the config's reader takes apart.
 func FuzzTranslate(f *testing.F) {
 	importertest.Seeds(f, configs+"/*.conf")

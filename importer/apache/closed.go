@@ -7,9 +7,9 @@ import (
 	"millrace/importer/draft"
 )
 
-// keptOut closes the site where lines keep clients out that no other translation
-// looks at: sections with a condition on requests, or for what is passed on, and
-// what a folder or path asks of TLS.
+// keptOut closes the site where lines keep clients out that no other translation reads:
+// sections with a condition on requests, <Proxy>, and client certificates that a folder
+// or path demands.
 func (t *site) keptOut() {
 	t.keptOutBy(t.lines(), true)
 	for _, l := range t.dirs {
@@ -25,8 +25,8 @@ func (t *site) keptOut() {
 	}
 }
 
-// keptOutBy is keptOut for lines; top: they are the host's own, whose certificates
-// of clients are looked at elsewhere.
+// keptOutBy is keptOut for lines; top: they are the host's own, whose client certificates
+// are translated elsewhere.
 func (t *site) keptOutBy(list []*draft.Directive, top bool) {
 	for _, d := range list {
 		switch name := lower(d); name {
@@ -54,8 +54,7 @@ func (t *site) keptOutBy(list []*draft.Directive, top bool) {
 	}
 }
 
-// section closes the site if a section says who may come in, and does not let
-// everybody in.
+// section closes the site if a section restricts who may come in.
 func (t *site) section(d *draft.Directive, do string) {
 	list := t.im.flat(d.Block)
 	t.keptOutBy(list, false)
@@ -69,7 +68,7 @@ func (t *site) section(d *draft.Directive, do string) {
 	t.close(d, do)
 }
 
-// keepsOut reports whether lines, or sections among them, say who may come in.
+// keepsOut reports whether lines, or sections among them, restrict who may come in.
 func keepsOut(list []*draft.Directive) bool {
 	return guards(list) || slices.ContainsFunc(list, func(d *draft.Directive) bool { return keepsOut(d.Block) })
 }

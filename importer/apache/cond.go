@@ -11,7 +11,8 @@ import (
 	"millrace/importer/draft"
 )
 
-// way is one way in which conditions hold: the keys of a rule.
+// way is one set of values for which the conditions of a RewriteRule hold, as the keys of
+// a rule. Conditions with [OR] have several.
 type way struct {
 	hosts    []string
 	methods  []string
@@ -24,7 +25,7 @@ type way struct {
 	never    bool           // it cannot hold
 }
 
-// fileTest is a condition on what is there.
+// fileTest is a condition on whether a file exists, such as -f.
 type fileTest struct {
 	not    bool
 	kind   byte   // f, d, s or l
@@ -43,7 +44,7 @@ type condition struct {
 	who  bool // it looks at the client, and so may keep somebody out
 }
 
-// condition reads one.
+// condition parses one.
 func (t *site) condition(d *draft.Directive) *condition {
 	c := &condition{line: d}
 	test, value := d.Arg(0), d.Arg(1)
@@ -79,7 +80,7 @@ func (t *site) condition(d *draft.Directive) *condition {
 	return c
 }
 
-// compare fills in the ways in which a variable compares with a value.
+// compare sets the ways in which a variable compares to a value.
 func (c *condition) compare(t *site, name, value string, ignoreCase bool) {
 	m, err := matcher(value, ignoreCase)
 	if err != nil {
@@ -194,7 +195,7 @@ func (m match) matches(text string) bool {
 	return regexp.MustCompile(m.expr).MatchString(text) != m.not
 }
 
-// value is the comparison as the values of rules have it.
+// value is the comparison as a rule writes it: a text, or ~ and an expression.
 func (m match) value() string {
 	not := ""
 	if m.not {
@@ -275,7 +276,7 @@ func pathWays(m match) []way {
 	return []way{{regex: expr, groups: sameGroups(expr)}}
 }
 
-// sameGroups are the groups of an expression that becomes that of the rule.
+// sameGroups are the groups of an expression that the rule takes over as its own.
 func sameGroups(expr string) map[int]string {
 	groups := map[int]string{}
 	for i := range regexp.MustCompile(expr).NumSubexp() + 1 {
@@ -405,7 +406,7 @@ func (c *condition) cookie(m match) {
 	c.ways = append(c.ways, way{values: map[string]map[string]string{"header": {"Cookie": m.value()}}})
 }
 
-// and puts two ways together; an error where rules cannot say both.
+// and joins two ways; an error where one rule cannot express both.
 func and(a, b way) (way, error) {
 	out := a
 	out.never = a.never || b.never
@@ -484,7 +485,7 @@ func asExpression(v string) string {
 	return "^" + strings.ReplaceAll(regexp.QuoteMeta(v), `\*`, ".*") + "$"
 }
 
-// or puts ways together that differ in one header alone: their expressions become one.
+// or joins ways that differ in one header alone: their expressions become one.
 func or(ways []way) (out []way) {
 	for _, w := range ways {
 		joined := false

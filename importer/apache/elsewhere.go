@@ -8,9 +8,9 @@ import (
 	"millrace/importer/draft"
 )
 
-// elsewhere answers 501 for the paths that Apache gives to programs, or to folders that
-// an expression names: what is in the site's own folder by the same name, sources of the
-// programs perhaps, was never served.
+// elsewhere answers 501 for paths that Apache hands to programs (ScriptAlias, WSGI), or to
+// folders that an expression names. Files by the same names in the site's own folder,
+// perhaps the programs' sources, must not be served instead.
 func (t *site) elsewhere() {
 	for _, d := range t.lines() {
 		switch lower(d) {
@@ -41,7 +41,7 @@ func (t *site) elsewhere() {
 	}
 }
 
-// program is for all that is below a path.
+// program answers 501 for all paths below a ScriptAlias.
 func (t *site) program(d *draft.Directive) {
 	at := strings.TrimSuffix(d.Arg(0), "*")
 	if !strings.HasPrefix(at, "/") {
@@ -71,7 +71,7 @@ func (t *site) program(d *draft.Directive) {
 	}
 }
 
-// scripts is for files that a handler runs, in a folder or below a path.
+// scripts answers 501 for files that a handler runs, in a folder or below a path.
 func (t *site) scripts(l layer, url string) {
 	for _, d := range l.list {
 		switch {

@@ -6,8 +6,8 @@ import (
 	"millrace/importer/draft"
 )
 
-// withoutVariable keeps out who has a variable: one that SetEnvIf sets by what a
-// header field says.
+// withoutVariable translates "Require not env": it keeps out requests for which SetEnvIf
+// sets a variable by a header field.
 func (t *site) withoutVariable(g *guard, name string, layers []layer) {
 	found := false
 	for _, d := range allIn(layers, "setenvif", "setenvifnocase", "browsermatch", "browsermatchnocase") {

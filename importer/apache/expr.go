@@ -9,8 +9,8 @@ import (
 	"millrace/importer/draft"
 )
 
-// expression is a regular expression of Apache (PCRE) as one of RE2, ignoring
-// case if asked.
+// expression translates a regular expression of Apache (PCRE) for RE2, ignoring case if
+// asked.
 func expression(text string, ignoreCase bool) (string, error) {
 	// Of what begins with a dot, only /.well-known is served at all.
 	text = regexp.MustCompile(`\\\.\(\?!well-known\\?/?(?:\|[a-z-]+)*\)`).ReplaceAllString(text, `\.(?:[^w]|w[^e])`)
@@ -41,8 +41,8 @@ type pattern struct {
 	wholePath bool // {1} is the whole path without the slash in front
 }
 
-// inContext makes an expression for paths below url one for the whole path; in
-// that of the host paths begin with a slash already.
+// inContext turns the expression of a folder's RewriteRule, which sees the path below url
+// alone, into one for the whole path. Those of the host see the whole path already.
 func inContext(text, url string, perDir, ignoreCase bool) (p pattern, err error) {
 	text, p.not = strings.CutPrefix(text, "!")
 	expr, err := expression(text, false)
@@ -86,8 +86,7 @@ func inContext(text, url string, perDir, ignoreCase bool) (p pattern, err error)
 	return p, nil
 }
 
-// below is an expression for what stands behind a folder's path as one for the
-// whole path: each of its alternatives is.
+// below puts a folder's path in front of an expression, in each of its alternatives.
 func below(expr, url string) string {
 	fold := strings.HasPrefix(expr, "(?i)")
 	alternatives := draft.Alternatives(strings.TrimPrefix(expr, "(?i)"))
@@ -115,7 +114,7 @@ func oneBelow(expr, url string) string {
 	return "^" + prefix + ".*?(?:" + expr + ")"
 }
 
-// literal is the text that an expression with anchors stands for, if it is one.
+// literal is the one text that an expression with anchors matches, if it is just a text.
 func literal(expr string) (string, bool) {
 	body, begins := strings.CutPrefix(expr, "^")
 	body, ends := strings.CutSuffix(body, "$")
@@ -131,7 +130,7 @@ func literal(expr string) (string, bool) {
 
 var errConditions = errors.New("rules have no such condition")
 
-// substitution is what a RewriteRule makes of a path, with the variables of ours.
+// substitution translates the target of a RewriteRule into a text with our variables.
 func (c *context) substitution(text string, p pattern, w way) (string, error) {
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {

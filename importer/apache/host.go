@@ -138,7 +138,7 @@ func listenAddress(text string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// certificate reads a host's certificate, and what it asks of clients'.
+// certificate reads a host's certificate, and its demands for client certificates.
 func (im *importer) certificate(h *host) {
 	cert, key := im.last(h, "sslcertificatefile"), im.last(h, "sslcertificatekeyfile")
 	if cert == nil || len(h.secure) == 0 {
@@ -155,8 +155,8 @@ func (im *importer) certificate(h *host) {
 	}
 }
 
-// locals closes the hosts that fewer can ask than others: a site is served on
-// all addresses.
+// locals closes the hosts that fewer clients can connect to than to others, since a site
+// is served on all addresses.
 func (im *importer) locals() {
 	for _, h := range im.hosts {
 		own := draft.Widest(slices.Concat(h.plain, h.secure)...)
@@ -231,8 +231,8 @@ func onlyTLS13(versions []string) bool {
 	return !on && (!all || said)
 }
 
-// clientCertificates translates what hosts ask of their clients. All sites share
-// one TLS: where only some ask for certificates, those stay closed.
+// clientCertificates translates the demand for client certificates. All sites share one
+// TLS: where only some hosts demand certificates, those stay closed.
 func (im *importer) clientCertificates(tls *draft.Node) {
 	var asking []*host
 	authority, mode, same := "", "", true

@@ -26,14 +26,13 @@ type section struct {
 	in    string                           // the place that its rules are for; "" for all
 }
 
-// apart reports whether no file is for both of two sections.
+// apart reports whether no file matches both of two sections.
 func (s section) apart(o section) bool {
 	not := func(a, b section) bool { return a.name != "" && b.names != nil && !b.names.MatchString(a.name) }
 	return not(s, o) || not(o, s)
 }
 
-// hasAll reports whether a section says all of which another does: what that asks of
-// clients no longer holds then.
+// hasAll reports whether a section overrides all that another says about clients.
 func (s section) hasAll(of section) bool {
 	has := func(s section, names []string) bool { return len(allIn([]layer{{list: s.list}}, names...)) > 0 }
 	return (has(s, requires()) || !has(of, requires())) && (has(s, orders()) || !has(of, orders()))
@@ -68,7 +67,7 @@ func (t *site) filesIn(l layer, url string) (found []section) {
 	return found
 }
 
-// indexes are the names of files that folders may be answered with.
+// indexes are the names of index files.
 func (t *site) indexes() []string {
 	names := []string{}
 	for _, l := range append([]layer{{list: t.lines()}}, t.dirs...) {
@@ -82,9 +81,8 @@ func (t *site) indexes() []string {
 	return names
 }
 
-// fileExpression makes an expression for the name of a file one for paths below
-// url: within it, nothing matches a slash. Where PHP is run, what stands behind a
-// script belongs to it.
+// fileExpression turns an expression for the name of a file into one for paths below url,
+// in which nothing matches a slash. Where PHP runs, the path may go on behind a script.
 func fileExpression(text, url string, php bool) (string, error) {
 	expr, err := expression(text, false)
 	if err != nil {
@@ -138,8 +136,8 @@ func anchors(expr string) (begins, ends bool) {
 	return begins, ends
 }
 
-// inner reports whether an expression has more in it than literals would leave
-// to chance: anchors in the middle, or something that matches a slash.
+// inner reports whether an expression has anchors in its middle, or something that matches
+// a slash.
 func inner(re *syntax.Regexp, begins, ends bool) bool {
 	found := false
 	var walk func(*syntax.Regexp, bool)
@@ -201,8 +199,8 @@ func without(ranges []rune, not rune) (out []rune) {
 	return out
 }
 
-// nameRules translates the sections for files: who keeps clients out becomes a
-// rule, in front of all that is not so near.
+// nameRules translates the sections for files. Those that keep clients out become rules,
+// the nearest first.
 func (t *site) nameRules() {
 	var sections []section
 	sections = append(sections, t.filesIn(layer{list: t.lines()}, "/")...)
@@ -279,8 +277,8 @@ func (t *site) nameRules() {
 	t.guards = slices.Concat(byClient, rules, byPath)
 }
 
-// guardedFiles are the rules for a section; open: it lets in who asks for these
-// files where the folder does.
+// guardedFiles are the rules for a section; open: it lets the same clients in as the
+// folder.
 func (t *site) guardedFiles(s section, opened []string) (rules []ruleDraft, open bool) {
 	i := slices.IndexFunc(t.places, func(p *place) bool { return p.path == s.at })
 	if i < 0 {
@@ -311,7 +309,7 @@ func (t *site) guardedFiles(s section, opened []string) (rules []ruleDraft, open
 	return append(rules, more...), open
 }
 
-// guardedBy is who is let in to the files of a section in a place.
+// guardedBy is which clients may get the files of a section in a place.
 func (t *site) guardedBy(p *place, s section) guard {
 	// Apache puts folders, names of files and paths together in this order.
 	at := slices.IndexFunc(p.layers, func(l layer) bool { return l.url != "" && (!s.paths || t.after(l, s)) })
@@ -326,7 +324,7 @@ func (t *site) guardedBy(p *place, s section) guard {
 	return g
 }
 
-// after reports whether a section for a path stands behind one for an expression.
+// after reports whether the section for a path comes after one for an expression.
 func (t *site) after(l layer, s section) bool {
 	place := func(d *draft.Directive) int {
 		return slices.IndexFunc(t.locations, func(l layer) bool { return l.line == d })
@@ -379,7 +377,7 @@ func (t *site) fileRules(p *place, s section, g guard, except []string) (rules [
 	return append(rules, t.folders(p, s, except, "deny", draft.Map().Flow())...), false
 }
 
-// folders are the rules for folders in a place that a section's file may answer for.
+// folders are the rules for folders in a place whose index is a section's file.
 func (t *site) folders(p *place, s section, except []string, action string, value *draft.Node) []ruleDraft {
 	if !s.index {
 		return nil
@@ -395,7 +393,7 @@ func (t *site) folders(p *place, s section, except []string, action string, valu
 	return []ruleDraft{{n.Set(action, value), s.line.At() + ": folders that it is the index of"}}
 }
 
-// nameOf is the name of a route that is there already, "" if there is none.
+// nameOf is the name of an equal route that exists already; "" if there is none.
 func (t *site) nameOf(node *draft.Node) string {
 	for name := range t.names {
 		if n := t.named.Get(name); n != nil && n.String() == node.String() {

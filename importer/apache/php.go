@@ -8,8 +8,8 @@ import (
 	"millrace/importer/draft"
 )
 
-// findPHP finds out who runs PHP: a line that names php-fpm, or else mod_php,
-// whose place php-fpm takes.
+// findPHP finds what runs PHP: the php-fpm that a line names, or Debian's where the config
+// has mod_php.
 func (t *site) findPHP() {
 	var all []*draft.Directive
 	var walk func(list []*draft.Directive)
@@ -81,7 +81,7 @@ func fcgi(text string) string {
 	return ""
 }
 
-// switchedOff finds folders in which no PHP is run.
+// switchedOff finds folders in which PHP is switched off.
 func (t *site) switchedOff(l layer) {
 	paths := t.pathsOf(l.dir)
 	if len(paths) == 0 {
@@ -171,8 +171,9 @@ func (t *site) addPHP(p *place, node *draft.Node, scripts []string, key string) 
 	node.Set("php", php)
 }
 
-// frontWithQuery is for a front controller that gets the path in its query: try
-// leads to a route of its own for it, and a rule to the other scripts.
+// frontWithQuery translates a front controller that gets the path in its query
+// (index.php?q=$1): it becomes a route of its own that try leads to, and a rule leads to
+// the other scripts.
 func (t *site) frontWithQuery(p *place, node, php *draft.Node, script string) {
 	dir := t.dirOf(script)
 	root := strings.TrimSuffix(dir, script)

@@ -10,7 +10,8 @@ import (
 	"millrace/importer/draft"
 )
 
-// findPlaces lists the parts of the site for which something of their own holds.
+// findPlaces lists the parts of the site that have settings of their own: each folder
+// and path with a <Directory>, a .htaccess, a <Location> or a ProxyPass.
 func (t *site) findPlaces() {
 	add := func(p *place) {
 		if !strings.HasPrefix(p.path, "/") || slices.ContainsFunc(t.places, func(o *place) bool { return o.path == p.path }) {
@@ -67,7 +68,8 @@ func (t *site) folderOf(url string) string {
 	return t.dirOf(url)
 }
 
-// place translates what answers there, and what is around it.
+// place translates one part of the site, such as /shop/: the route that answers for it,
+// with who may come in, its error pages and headers; and the rules that it needs.
 func (t *site) place(p *place) {
 	p.guard = t.guardOf(p.layers)
 	if p.guard.why != "" {
@@ -85,7 +87,8 @@ func (t *site) place(p *place) {
 	}
 }
 
-// placeRules are what a route cannot say of who is kept out there.
+// placeRules are the rules for clients that are kept out of a place by more than a route's
+// access can say.
 func (t *site) placeRules(p *place, g guard) {
 	i := slices.Index(t.places, p)
 	for _, when := range g.rules {
@@ -102,8 +105,8 @@ func (t *site) placeRules(p *place, g guard) {
 	}
 }
 
-// answer is the route of a place, or of some of its files: then its key is a
-// name, which takes nothing away from the path.
+// answer is the route of a place, or of some of its files. For these its key is a name,
+// such as @admin, so that no part of the path is taken away.
 func (t *site) answer(p *place, layers []layer, g guard, key string) *draft.Node {
 	if g.closed {
 		return denied(403)
@@ -131,7 +134,7 @@ func denied(status int) *draft.Node {
 	return draft.Map().Set("deny", deny).Flow()
 }
 
-// job is what answers: another server, or files, with PHP beside them.
+// job is the job of a route: a proxy, or static, with php beside it.
 func (t *site) job(p *place, layers []layer, key string) *draft.Node {
 	if p.proxy != nil {
 		return t.proxy(p, layers)
@@ -292,8 +295,8 @@ func (t *site) bodySize(layers []layer, node *draft.Node) {
 	}
 }
 
-// nested reports whether a place has rules for rewriting of its own, so that
-// those of the folders above do not hold there.
+// nested are the paths below a folder that have rewrite rules of their own, so that those
+// of the folder do not hold there.
 func (t *site) nested(url string) (paths []string) {
 	for _, l := range t.dirs {
 		for _, p := range t.pathsOf(l.dir) {

@@ -75,7 +75,7 @@ func proxyRule(d *draft.Directive) (at, to string, ok bool) {
 	return at, slashed(to), true
 }
 
-// proxy translates what passes requests on.
+// proxy translates ProxyPass and the directives that belong to it.
 func (t *site) proxy(p *place, layers []layer) *draft.Node {
 	d := p.proxy
 	at, to := p.path, d.Arg(0)
@@ -144,7 +144,7 @@ func (t *site) reversed(at string, layers []layer) bool {
 	return false
 }
 
-// target are the servers behind an address, and the path in it.
+// target splits the target of a ProxyPass into servers and path.
 func (t *site) target(d *draft.Directive, to string, keys *draft.Node) (addresses []string, rest string, ok bool) {
 	if socket, is := strings.CutPrefix(to, "unix:"); is {
 		socket, inner, _ := strings.Cut(socket, "|")
@@ -227,7 +227,7 @@ func (t *site) balancer(d *draft.Directive, u *url.URL, keys *draft.Node) (addre
 	return addresses, u.Path, true
 }
 
-// requestHeaders translates the fields that upstreams get and lose.
+// requestHeaders translates RequestHeader.
 func (t *site) requestHeaders(layers []layer, keys *draft.Node) {
 	set, remove := draft.Map(), []string{}
 	for _, d := range allIn(layers, "requestheader") {

@@ -11,7 +11,7 @@ import (
 	"millrace/importer/draft"
 )
 
-// context is where rules for rewriting stand: a folder, or the host.
+// context is where rewrite rules are written: in a folder, or in the host.
 type context struct {
 	url      string // of the folder; "" of the host
 	base     string // what relative targets are relative to
@@ -21,7 +21,7 @@ type context struct {
 	passed   []string // expressions for paths that a rule before has let through
 }
 
-// front is what answers for what is not there.
+// front is a front controller: what answers for paths that are no files.
 type front struct{ to string }
 
 // ruleFlag is one of a rule's flags.
@@ -72,8 +72,8 @@ func (t *site) folderRules() {
 	}
 }
 
-// frontOf is what answers for what is not there below a path: the nearest folder
-// with rules for rewriting, or with a FallbackResource, says it.
+// frontOf is the front controller of a path: that of the nearest folder with rewrite
+// rules or a FallbackResource.
 func (t *site) frontOf(url string) (front, bool) {
 	best := ""
 	for at := range t.fronts {
@@ -84,8 +84,8 @@ func (t *site) frontOf(url string) (front, bool) {
 	return t.fronts[best], best != "" && t.fronts[best].to != ""
 }
 
-// findFronts is called before places are listed: it reads what answers for what
-// is not there, which routes need to know.
+// findFronts finds the front controllers. It is called before places are listed, since
+// routes need them.
 func (t *site) findFronts() {
 	for _, l := range t.dirs {
 		url, ok := t.pathOf(l.dir)
@@ -166,15 +166,15 @@ func (t *site) rules(c *context, list []*draft.Directive) (out []ruleDraft) {
 	return slices.Concat(out[:i:i], aliases, out[i:])
 }
 
-// markRule gives a rule and its conditions a fate.
-func (t *site) markRule(r *rule, fate draft.Outcome, why string) {
-	t.im.Whole(r.line, fate, why)
+// markRule gives a rule and its conditions an outcome.
+func (t *site) markRule(r *rule, outcome draft.Outcome, why string) {
+	t.im.Whole(r.line, outcome, why)
 	for _, c := range r.conds {
-		if fate == draft.Untranslated {
+		if outcome == draft.Untranslated {
 			t.im.Leave(c.line, "belongs to the rule of line "+strconv.Itoa(r.line.Line))
 			continue
 		}
-		t.im.Whole(c.line, fate, why)
+		t.im.Whole(c.line, outcome, why)
 	}
 }
 
@@ -217,14 +217,14 @@ func (t *site) readRule(c *context, d *draft.Directive, conds []*condition) *rul
 // refuses reports whether a rule keeps clients out.
 func (r *rule) refuses() bool { return r.deny || r.gone || r.redirect && r.status >= 400 }
 
-// about reports whether a rule looks at the client: what it leads away from may
-// be meant for others.
+// about reports whether a rule depends on the client: what it keeps some clients from may
+// be for others.
 func (r *rule) about() bool {
 	return slices.ContainsFunc(r.conds, func(c *condition) bool { return c.who })
 }
 
-// lost is a rule that could not be translated. One that may have kept clients out
-// closes the paths that it is for, or else the site.
+// lost reports a rule that cannot be translated. If it may keep clients out, the paths
+// that it is for are closed, or else the site.
 func (t *site) lost(c *context, r *rule, err error) []ruleDraft {
 	if !r.refuses() && !r.about() || r.target == "-" && !r.refuses() {
 		t.markRule(r, draft.Untranslated, fmt.Sprintf("write it as a rule (docs/routes.md): %v", err))
@@ -317,7 +317,7 @@ func (t *site) rewrite(c *context, r *rule) []ruleDraft {
 	return out
 }
 
-// ways are those in which all conditions of a rule hold.
+// ways are the ways in which all conditions of a rule hold.
 func (r *rule) ways() ([]way, error) {
 	const most = 64
 	out := []way{{}}

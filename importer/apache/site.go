@@ -12,8 +12,8 @@ import (
 	"millrace/importer/draft"
 )
 
-// layer is what a section, a file or the host itself says, for the paths that it
-// is for. Later layers go before earlier ones.
+// layer is the lines of a section, of a .htaccess or of the host itself, for the paths
+// that they are for. Later layers override earlier ones.
 type layer struct {
 	line *draft.Directive   // the section; nil: the host, or a .htaccess
 	dir  string             // the folder, of <Directory> and of .htaccess
@@ -21,7 +21,7 @@ type layer struct {
 	list []*draft.Directive // its lines, without conditions around them
 }
 
-// place is a part of the site's paths for which the same holds.
+// place is a part of the site for whose paths the same lines hold: a folder or a path.
 type place struct {
 	path   string // ends in a slash
 	dir    string // the folder; "" for what is no file
@@ -33,13 +33,13 @@ type place struct {
 	guard guard
 }
 
-// ruleDraft is a rule, with what stands above it.
+// ruleDraft is a rule, with the comment above it.
 type ruleDraft struct {
 	node    *draft.Node
 	comment string
 }
 
-// site is a virtual host on its way to one of ours.
+// site is a virtual host that is being translated.
 type site struct {
 	im        *importer
 	host      *host
@@ -69,7 +69,7 @@ type alias struct {
 	line      *draft.Directive
 }
 
-// site translates a host into node.
+// site translates a virtual host into node.
 func (im *importer) site(h *host, node *draft.Node) {
 	t := &site{im: im, host: h, node: node, names: map[string]bool{}, named: draft.Map(), fronts: map[string]front{}, closed: slices.Clone(h.closed)}
 	for _, o := range im.plainOf(h) {
@@ -96,7 +96,7 @@ func (t *site) lines() []*draft.Directive {
 	return append(slices.Clone(t.im.common), t.host.list...)
 }
 
-// collect finds the sections and files that say something.
+// collect finds the sections and the .htaccess files that have settings.
 func (t *site) collect() {
 	for _, d := range t.lines() {
 		switch lower(d) {
@@ -137,15 +137,15 @@ func (t *site) directory(d *draft.Directive) {
 	t.dirs = append(t.dirs, layer{line: d, dir: t.im.file(name), list: t.im.flat(d.Block)})
 }
 
-// folderExpression is a folder's name with stars as an expression.
+// folderExpression turns a folder's name with stars into an expression.
 func folderExpression(glob string) string {
 	expr := regexp.QuoteMeta(strings.TrimSuffix(glob, "/"))
 	expr = strings.NewReplacer(`\*`, "[^/]*", `\?`, "[^/]").Replace(expr)
 	return "^" + expr + "/"
 }
 
-// byExpression is for sections whose folders only an expression names: what keeps
-// clients out becomes a rule.
+// byExpression translates a section whose folders an expression names: what keeps clients
+// out becomes a rule.
 func (t *site) byExpression(d *draft.Directive, text string) {
 	list := t.im.flat(d.Block)
 	if !guards(list) {
@@ -405,7 +405,8 @@ func (t *site) leadsToGuarded(r ruleDraft) bool {
 	})
 }
 
-// again are the rules that keep clients out, for paths that a rewrite has made.
+// again repeats the rules that keep clients out behind the rewrites, for the paths that
+// these have made.
 func (t *site) again() (rules []ruleDraft) {
 	for _, g := range t.guards {
 		rules = append(rules, ruleDraft{g.node.Clone(), "the same, for the paths that rewrites have made"})
@@ -413,7 +414,7 @@ func (t *site) again() (rules []ruleDraft) {
 	return rules
 }
 
-// kept are the places that say more than those around them.
+// kept are the places that differ from the place that they are in.
 func (t *site) kept() (kept []*place) {
 	for i, p := range t.places {
 		outer := p.outer(t.places[i+1:])
@@ -424,7 +425,7 @@ func (t *site) kept() (kept []*place) {
 	return kept
 }
 
-// outer is the nearest place around one, among those that come behind it.
+// outer is the nearest place that one is in, among those after it.
 func (p *place) outer(rest []*place) *place {
 	for _, o := range rest {
 		if strings.HasPrefix(p.path, o.path) {
@@ -434,7 +435,7 @@ func (p *place) outer(rest []*place) *place {
 	return nil
 }
 
-// sameAs reports whether a place does what the one around it would do for its paths.
+// sameAs reports whether a place answers just as the place that it is in would.
 func (t *site) sameAs(p, outer *place) bool {
 	a, b := p.node.Clone(), outer.node.Clone()
 	if root := b.Get("static").Get("root"); root != nil {

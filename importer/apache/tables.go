@@ -7,7 +7,7 @@ import (
 	"millrace/importer/draft"
 )
 
-// otherwise is the fate of a line that no translation has asked for.
+// otherwise is the outcome of a line that no translation has asked for.
 func otherwise(d *draft.Directive) draft.Note {
 	name := lower(d)
 	for _, r := range defaults() {

@@ -48,7 +48,7 @@ func (t *site) redirect(_ *draft.Directive, args []string, _ *scope, c conds) (*
 	return draft.Map().Set("redirect", draft.Map().Set("to", text(to)).Set("status", draft.Number(status)).Flow()).Flow(), nil
 }
 
-// groups is how many captures texts may name.
+// groups is how many captures of the path's expression a target may use.
 func groups(c conds) int {
 	re, err := regexp.Compile(c.regex)
 	if err != nil {
@@ -111,7 +111,7 @@ func (t *site) respond(d *draft.Directive, args []string) (*draft.Node, error) {
 	return draft.Map().Set("respond", r.Flow()).Flow(), nil
 }
 
-// denied refuses with a status; nil: it is none of deny's.
+// denied is deny with a status; nil if deny does not have it.
 func denied(status int) *draft.Node {
 	n := draft.Map()
 	switch status {
@@ -261,7 +261,7 @@ func (t *site) fileOption(b *draft.Directive) {
 	}
 }
 
-// hide translates names of files that do not exist for clients.
+// hide translates hide: files that clients get a 404 for.
 func (t *site) hide(b *draft.Directive, o *draft.Node) {
 	list := []string{"default"}
 	for _, name := range b.Args {

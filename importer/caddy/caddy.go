@@ -35,7 +35,7 @@ func Translate(config *caddyconf.Config, o Options) (*draft.Node, *draft.Report)
 	return root, im.Report(config.Lines(), otherwise)
 }
 
-// otherwise is for lines that nothing has asked for.
+// otherwise reports a line that no translation has read.
 func otherwise(d *draft.Directive) draft.Note {
 	return draft.Note{Outcome: draft.Untranslated, Why: "nothing is known about it: look for a counterpart in docs/coming-from/caddy.md"}
 }
@@ -99,7 +99,8 @@ func (im *importer) top(config *caddyconf.Config) *draft.Node {
 	return root
 }
 
-// snippets says what became of them: their lines are told where they are used.
+// snippets marks the definitions of snippets as translated: their lines are reported
+// where they are imported.
 func (im *importer) snippets(config *caddyconf.Config) {
 	for _, s := range config.Snippets {
 		if strings.HasPrefix(s.Name, "&") {
@@ -201,7 +202,7 @@ func (im *importer) site(b *block, node *draft.Node) {
 		im.Used(other.Directive)
 		t.closed = append(t.closed, other.closed...)
 		t.pages(other.Block, "")
-		t.through(other.Block, &scope{alts: []conds{{protocol: "http"}}, top: true, plain: true, fileServer: servesFiles(other.Block)}, false)
+		t.translate(other.Block, &scope{alts: []conds{{protocol: "http"}}, top: true, plain: true, fileServer: servesFiles(other.Block)}, false)
 	}
 	if !b.plain && !im.redirects() && im.plainToo() {
 		// Caddy serves it over HTTPS alone, and listen is for all sites.
@@ -217,7 +218,7 @@ func (im *importer) site(b *block, node *draft.Node) {
 	}
 	t.pages(b.Block, "")
 	sc := &scope{alts: []conds{{}}, top: true, fileServer: servesFiles(b.Block)}
-	t.through(b.Block, sc, false)
+	t.translate(b.Block, sc, false)
 	t.write()
 }
 

@@ -7,9 +7,10 @@ import (
 	"millrace/importer/draft"
 )
 
-// spread gives answers what is around them: one that only partly is within
-// becomes two.
-func (t *site) spread() {
+// applyMiddlewares gives each answer the middlewares that hold for it. Where one holds
+// for only some of its requests, the answer becomes two: "header /img/* …" beside
+// file_server makes a route for /img/ with the field, and one for all else without.
+func (t *site) applyMiddlewares() {
 	var out []*answer
 	for _, a := range t.answers {
 		parts := []*answer{a}
@@ -17,7 +18,7 @@ func (t *site) spread() {
 		a.middlewares = nil
 		for _, w := range around {
 			for _, c := range w.alts {
-				parts = t.spreadOne(parts, w, c)
+				parts = t.applyMiddleware(parts, w, c)
 			}
 		}
 		out = append(out, parts...)
@@ -28,10 +29,10 @@ func (t *site) spread() {
 // maxParts bounds into how many routes one answer is split.
 const maxParts = 64
 
-func (t *site) spreadOne(parts []*answer, w *middleware, c conds) (out []*answer) {
+func (t *site) applyMiddleware(parts []*answer, w *middleware, c conds) (out []*answer) {
 	for _, p := range parts {
 		switch {
-		case slices.Contains(p.middlewares, w) || !c.meets(p.conds) || p.goesOn || p.build == nil && refuses(p.action):
+		case slices.Contains(p.middlewares, w) || !c.overlaps(p.conds) || p.goesOn || p.build == nil && refuses(p.action):
 		case c.covers(p.conds):
 			p.middlewares = append(p.middlewares, w)
 		default:
@@ -58,8 +59,9 @@ func (t *site) spreadOne(parts []*answer, w *middleware, c conds) (out []*answer
 	return out
 }
 
-// withoutNot puts what answers for the paths that an answer is not for before it.
-func (t *site) withoutNot() {
+// expandNot removes the paths that an answer is not for ("not path /api/*") from its
+// conditions: whatever answers for those paths is put before it.
+func (t *site) expandNot() {
 	for i := 0; i < len(t.answers); i++ {
 		a := t.answers[i]
 		if a.not == nil {
@@ -70,7 +72,7 @@ func (t *site) withoutNot() {
 			covered := false
 			for _, later := range t.answers[i+1:] {
 				both, ok := later.conds.and(conds{path: path})
-				if !later.meets(conds{path: path}) {
+				if !later.overlaps(conds{path: path}) {
 					continue
 				}
 				if !ok || later.not != nil {
@@ -95,8 +97,9 @@ func (t *site) withoutNot() {
 	}
 }
 
-// files makes of the conditions on files what routes have for it.
-func (t *site) tries() {
+// fileConditions turns matchers that look for files ("@missing not file") into try of
+// the static route, since rules do not look for files.
+func (t *site) fileConditions() {
 	for i := 0; i < len(t.answers); i++ {
 		a := t.answers[i]
 		if a.file == nil {
@@ -120,8 +123,8 @@ func (t *site) tries() {
 	}
 }
 
-// reachable drops answers that others come before for all that they are for. It
-// returns those that rules lead to all the same.
+// reachable drops answers that no request reaches, since an earlier one answers all of
+// theirs. It returns those that a rule still leads to.
 func (t *site) reachable() (targets []*answer) {
 	var kept []*answer
 	for _, a := range t.answers {
@@ -138,7 +141,7 @@ func (t *site) reachable() (targets []*answer) {
 	return targets
 }
 
-// asRoute gives an answer a route by a name, and says which.
+// asRoute writes an answer as a route with a name, and returns the name.
 func (t *site) asRoute(a *answer) string {
 	name := t.freeName(a.name, kindOf(a))
 	t.writeRoute(name, a)
@@ -187,9 +190,9 @@ func (t *site) writeRoute(key string, a *answer) {
 
 // write turns the answers into rules and routes.
 func (t *site) write() {
-	t.spread()
-	t.withoutNot()
-	t.tries()
+	t.applyMiddlewares()
+	t.expandNot()
+	t.fileConditions()
 	targets := t.reachable()
 	needs := t.needRules()
 	own := draft.List()
@@ -222,8 +225,8 @@ func (t *site) write() {
 // removeThis stands above a rule that closes a site.
 const removeThis = "REMOVE THIS RULE when you have looked at: "
 
-// needRules says which answers a rule must lead to: routes are looked up by the
-// longest path, and answers come in their order.
+// needRules says which answers need a rule that leads to their route. A site takes the
+// route with the longest path, Caddy the first answer: where both differ, a rule decides.
 func (t *site) needRules() []bool {
 	needs := make([]bool, len(t.answers))
 	keys := map[string]int{}
@@ -233,7 +236,7 @@ func (t *site) needRules() []bool {
 		needs[i] = key == "" || a.goesOn || a.same != nil || t.routes.Get(key) != nil
 		for j := i + 1; j < len(t.answers) && !needs[i]; j++ {
 			later := t.answers[j]
-			needs[i] = a.meets(later.conds) && (needs[j] || before(later.key(), key))
+			needs[i] = a.overlaps(later.conds) && (needs[j] || before(later.key(), key))
 		}
 		if !needs[i] {
 			if _, taken := keys[key]; taken {

@@ -95,8 +95,8 @@ func (t *site) errorBlock(list []*draft.Directive, sc *scope, statuses []string,
 	}
 }
 
-// page is a file for errors. {err.status_code} in its name stands for those
-// that are there.
+// page adds a file as the page of some errors. With {err.status_code} in its name it is
+// one file for each status, as far as they exist.
 func (t *site) page(d *draft.Directive, sc *scope, statuses []string, to string) {
 	to = strings.ReplaceAll(strings.ReplaceAll(to, "{http.error.status_code}", "\x00"), "{err.status_code}", "\x00")
 	if strings.Contains(to, "{") || sc.root == "" {

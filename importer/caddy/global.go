@@ -212,7 +212,7 @@ func (im *importer) clientAuth(b *block, d *draft.Directive) {
 	im.asking = append(im.asking, a)
 }
 
-// clientAuth is a site's wish for certificates of clients.
+// clientAuth is a site's demand for client certificates.
 type clientAuth struct {
 	line  *draft.Directive
 	block *block

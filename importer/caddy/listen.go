@@ -47,7 +47,7 @@ func (im *importer) read(b *block) {
 	}
 }
 
-// address takes one apart; a text says why it cannot be had.
+// address parses one; problem says why the site cannot have it.
 func (im *importer) address(s string) (a address, problem string) {
 	rest := s
 	if scheme, r, has := strings.Cut(s, "://"); has {
@@ -84,7 +84,7 @@ func (im *importer) address(s string) (a address, problem string) {
 	return a, ""
 }
 
-// hosts are the names that a block answers for; all: it is for every other one.
+// hosts are the names that a block answers for; all: also for every other name.
 func (b *block) hosts() (list []string, all bool) {
 	for _, a := range b.addresses {
 		if a.host == "" {
@@ -150,7 +150,7 @@ func (im *importer) listeners(root *draft.Node) {
 	im.clientCertificates()
 }
 
-// sources says where certificates come from.
+// sources writes where certificates come from: files, or ACME.
 func (im *importer) sources() {
 	pairs := draft.List()
 	auto, own, public := false, false, false

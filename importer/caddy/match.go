@@ -10,7 +10,7 @@ import (
 	"millrace/importer/draft"
 )
 
-// conds are conditions that must all hold: what one rule can say.
+// conds are conditions that must all hold: what one rule can express.
 type conds struct {
 	path     string   // a pattern as Caddy has it; "" is any
 	regex    string   // instead of path
@@ -32,12 +32,12 @@ type fileCond struct {
 	try    []string
 }
 
-// any reports whether they hold for each request.
+// any reports whether they hold for every request.
 func (c conds) any() bool {
 	return c.onlyPath() && c.path == ""
 }
 
-// onlyPath reports whether they say nothing but a path.
+// onlyPath reports whether the path is the only condition.
 func (c conds) onlyPath() bool {
 	return c.regex == "" && c.paths == nil && c.not == nil && c.host == nil && c.method == nil && c.address == nil && c.header == nil && c.query == nil && c.protocol == "" && c.file == nil
 }
@@ -157,8 +157,8 @@ func oneOf(paths []string) string {
 	return strings.Join(exprs, "|")
 }
 
-// below are those of several patterns that are below a prefix, as one
-// expression; false where it cannot be said, "" if there is none.
+// below joins those of several patterns that are below a prefix into one expression; ""
+// if there are none, false where no expression can say it.
 func below(prefix string, paths []string) (string, bool) {
 	head, _ := literal(prefix)
 	var exprs []string
@@ -179,7 +179,7 @@ func below(prefix string, paths []string) (string, bool) {
 	return "(?i)" + strings.Join(exprs, "|"), true
 }
 
-// andPaths is what both say of the path.
+// andPaths joins the conditions on the path.
 func (c conds) andPaths(o conds) (conds, bool) {
 	free := func(c conds) bool { return c.regex == "" && c.paths == nil }
 	anyPath := func(c conds) bool { return free(c) && pathCovers(c.path, "") }
@@ -219,13 +219,13 @@ func (c conds) andPaths(o conds) (conds, bool) {
 	return c, ok && expr != ""
 }
 
-// literal is what a pattern begins with, and whether that is all of it.
+// literal is the text before a pattern's first star, and whether that is the whole pattern.
 func literal(path string) (string, bool) {
 	head, _, has := strings.Cut(strings.ToLower(path), "*")
 	return head, !has && path != ""
 }
 
-// pathCovers reports whether each path of b is one of a, for sure.
+// pathCovers reports whether a certainly matches every path that b matches.
 func pathCovers(a, b string) bool {
 	if a == "" || a == "*" || a == "/*" || strings.EqualFold(a, b) {
 		return true
@@ -238,7 +238,7 @@ func pathCovers(a, b string) bool {
 	return strings.HasPrefix(other, head) && b != ""
 }
 
-// pathsOverlap reports whether a path may be one of both.
+// pathsOverlap reports whether some path may match both.
 func pathsOverlap(a, b string) bool {
 	if a == "" || b == "" {
 		return true
@@ -256,7 +256,7 @@ func pathsOverlap(a, b string) bool {
 	return strings.HasPrefix(ha, hb) || strings.HasPrefix(hb, ha)
 }
 
-// mayBe reports whether a pattern that begins with head may be for a path.
+// mayBe reports whether a pattern that begins with head may match a path.
 func mayBe(path, pattern, head string) bool {
 	if end, is := strings.CutPrefix(strings.ToLower(pattern), "*"); is && !strings.Contains(end, "*") {
 		return strings.HasSuffix(path, end)
@@ -287,8 +287,8 @@ func (c conds) covers(o conds) bool {
 		(c.address == nil || slices.Equal(c.address, o.address)) && same(c.header, o.header) && same(c.query, o.query) && (c.protocol == "" || c.protocol == o.protocol)
 }
 
-// within reports whether a list of values, or of such as are excluded, has all of
-// another one. nil is any.
+// within reports whether each value that list a allows is allowed by b. Lists may name
+// what is excluded instead; nil allows everything.
 func within(a, b []string) bool {
 	excluded := func(list []string) bool { return len(list) > 0 && strings.HasPrefix(list[0], "!") }
 	all := func(list, in []string) bool {
@@ -309,8 +309,8 @@ func within(a, b []string) bool {
 	return all(b, a)
 }
 
-// meets reports whether both may hold for a request.
-func (c conds) meets(o conds) bool {
+// overlaps reports whether both may hold for one request.
+func (c conds) overlaps(o conds) bool {
 	apart := func(a, b []string) bool {
 		if a == nil || b == nil || strings.HasPrefix(a[0], "!") || strings.HasPrefix(b[0], "!") {
 			return false
@@ -344,7 +344,7 @@ func (c conds) meets(o conds) bool {
 	})
 }
 
-// and is both; false where one rule cannot say it.
+// and joins both; false where one rule cannot express it.
 func (c conds) and(o conds) (conds, bool) {
 	var ok bool
 	if c, ok = c.andPaths(o); !ok {
@@ -404,12 +404,12 @@ func (c conds) and(o conds) (conds, bool) {
 	return c, ok
 }
 
-// andAll is each of a with each of b; an error where a pair cannot be said.
+// andAll joins each of a with each of b; an error where a pair is too much for one rule.
 func andAll(a, b []conds) ([]conds, error) {
 	var out []conds
 	for _, x := range a {
 		for _, y := range b {
-			if !x.meets(y) {
+			if !x.overlaps(y) {
 				continue
 			}
 			both, ok := x.and(y)

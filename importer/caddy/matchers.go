@@ -11,8 +11,8 @@ import (
 	"millrace/importer/draft"
 )
 
-// matcher is what a name that begins with @ stands for: alternatives, or why
-// there are none that rules could say.
+// matcher is what a name that begins with @ stands for: alternatives of which one must
+// hold, or the error why rules cannot express it.
 type matcher struct {
 	name   string
 	lines  []*draft.Directive
@@ -34,7 +34,7 @@ func (t *site) matcher(d *draft.Directive) *matcher {
 	}
 	if len(d.Args) == 0 { // else the block belongs to the word
 		m.lines = append(m.lines, flat(d.Block)...)
-		for _, b := range together(d.Block) {
+		for _, b := range joined(d.Block) {
 			m.add(b)
 		}
 	}
@@ -42,7 +42,7 @@ func (t *site) matcher(d *draft.Directive) *matcher {
 	return m
 }
 
-// flat are lines, and those in their braces: of not.
+// flat are lines and, for not, those in its braces.
 func flat(list []*draft.Directive) (all []*draft.Directive) {
 	for _, d := range list {
 		all = append(append(all, d), flat(d.Block)...)
@@ -50,9 +50,8 @@ func flat(list []*draft.Directive) (all []*draft.Directive) {
 	return all
 }
 
-// together makes one of lines that Caddy takes for one: of several lines of
-// path, one must match.
-func together(list []*draft.Directive) (out []*draft.Directive) {
+// joined joins lines that Caddy takes for one: of several lines of path, one must match.
+func joined(list []*draft.Directive) (out []*draft.Directive) {
 	first := map[string]*draft.Directive{}
 	for _, d := range list {
 		switch name := d.Name; name {
@@ -93,7 +92,7 @@ func (m *matcher) add(d *draft.Directive) {
 	m.alts = alts
 }
 
-// merge makes one of many paths.
+// merge joins alternatives that differ in their path alone into one.
 func (m *matcher) merge() {
 	if len(m.alts) < 2 {
 		return
@@ -108,7 +107,7 @@ func (m *matcher) merge() {
 	m.alts = []conds{{paths: list}}
 }
 
-// condition is one matcher as alternatives.
+// condition translates one matcher into alternatives.
 func condition(d *draft.Directive) ([]conds, error) {
 	if len(d.Args) == 0 && d.Name != "file" && (d.Name != "not" || len(d.Block) == 0) {
 		return nil, errors.New("it says nothing to compare with")
@@ -267,7 +266,7 @@ func fileCondition(d *draft.Directive) *fileCond {
 
 // negated is the opposite: "not" holds unless all that is in it does.
 func negated(d *draft.Directive) ([]conds, error) {
-	inner := together(d.Block)
+	inner := joined(d.Block)
 	if len(d.Args) > 0 {
 		one := *d
 		one.Name, one.Args = d.Args[0], d.Args[1:]

@@ -8,8 +8,9 @@ import (
 	"millrace/importer/draft"
 )
 
-// changes translates what gives requests another path. Outside of handle it is
-// a rule; within, it belongs to what answers there.
+// changes translates the directives that change a request's path (rewrite, uri,
+// try_files). Outside of handle they become rules; within, they change what its block
+// answers.
 func (t *site) changes(d *draft.Directive, sc *scope, alts []conds, args []string, m *matcher) {
 	t.im.Used(d)
 	whole := len(alts) == len(sc.alts) && alts[0].covers(sc.alts[0]) && sc.alts[0].covers(alts[0])
@@ -35,7 +36,7 @@ func (t *site) changes(d *draft.Directive, sc *scope, alts []conds, args []strin
 	}
 }
 
-// within keeps a rewrite of a block for what answers in it.
+// within notes the rewrite of a block for what answers in it.
 func (t *site) within(d *draft.Directive, sc *scope, target string) {
 	to, err := template(target, inRule, groups(sc.alts[0]))
 	if err != nil {
@@ -46,7 +47,7 @@ func (t *site) within(d *draft.Directive, sc *scope, target string) {
 	sc.to = to
 }
 
-// rewrite is a rule.
+// rewrite translates rewrite into a rule.
 func (t *site) rewrite(d *draft.Directive, c conds, target string, m *matcher) {
 	to, err := template(target, inRule, groups(c))
 	if err != nil {
@@ -68,7 +69,8 @@ func (t *site) rewrite(d *draft.Directive, c conds, target string, m *matcher) {
 	t.add(&answer{conds: c, line: d, name: m.name, goesOn: true, action: draft.Map().Set("rewrite", text(to)).Flow()})
 }
 
-// rewriteMissing is the front controller that somebody has written by hand.
+// rewriteMissing translates a front controller that is written by hand, as a rewrite of
+// what is no file.
 func (t *site) rewriteMissing(d *draft.Directive, c conds, to string) {
 	if c.file == nil || !c.file.absent || !(conds{}).covers(c) || c.path != "" || c.regex != "" || c.paths != nil || c.not != nil || c.method != nil || c.header != nil || strings.Contains(to, "{") {
 		t.im.Leave(d, "rules do not look for files, and are for all paths but some: static.try does (docs/routes.md)")
@@ -78,7 +80,7 @@ func (t *site) rewriteMissing(d *draft.Directive, c conds, to string) {
 	t.im.Used(d)
 }
 
-// tryFiles translates try_files: what static does before its answer.
+// tryFiles translates try_files into try of the static route.
 func (t *site) tryFiles(d *draft.Directive, sc *scope, args []string) {
 	for _, b := range d.Block {
 		if b.Name == "policy" && b.Arg(0) == "first_exist" {
@@ -98,7 +100,7 @@ func (t *site) tryFiles(d *draft.Directive, sc *scope, args []string) {
 	sc.try = args
 }
 
-// uri translates parts of a path that are taken away or replaced.
+// uri translates strip_prefix, strip_suffix and replace.
 func (t *site) uri(d *draft.Directive, sc *scope, alts []conds, args []string, whole bool) {
 	kind := ""
 	if len(args) > 0 {

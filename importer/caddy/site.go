@@ -8,8 +8,8 @@ import (
 	"millrace/importer/draft"
 )
 
-// site is a block on its way to one of ours: first a list of answers in the
-// order in which Caddy would try them, then rules and routes that do the same.
+// site is a block of a Caddyfile that is being translated: first into a list of answers in
+// the order in which Caddy would try them, then into rules and routes that do the same.
 type site struct {
 	im      *importer
 	block   *block
@@ -25,7 +25,7 @@ type site struct {
 	missing []string    // of a rewrite of what is no file, at the top
 }
 
-// ruleDraft is a rule, with what stands above it.
+// ruleDraft is a rule, with the comment above it.
 type ruleDraft struct {
 	node    *draft.Node
 	comment string
@@ -37,7 +37,8 @@ type link struct {
 	to   *answer
 }
 
-// answer is what answers some requests, or gives them another path.
+// answer is a directive that answers some requests (respond, file_server,
+// reverse_proxy), or gives them another path (rewrite).
 type answer struct {
 	conds
 	line        *draft.Directive
@@ -65,7 +66,7 @@ type middleware struct {
 	apply func(node *draft.Node, a *answer)
 }
 
-// scope is a block: what its directives are within.
+// scope is a block of directives, and what the blocks that it is in have set for it.
 type scope struct {
 	outer       *scope
 	alts        []conds
@@ -81,7 +82,8 @@ type scope struct {
 	fileServer  bool // something in it, or around it, serves files
 }
 
-// close lets nobody in until somebody has looked at a line.
+// close makes the site answer 403 until somebody has looked at a line: for lines that may
+// keep clients out and cannot be translated.
 func (t *site) close(d *draft.Directive, do string) {
 	t.im.Leave(d, do+". The site answers 403 until its first rule is removed")
 	if why := d.At() + ": " + d.String(); !slices.Contains(t.closed, why) {
@@ -99,7 +101,7 @@ func (sc *scope) find(name string) *matcher {
 	return nil
 }
 
-// split takes the matcher off a line.
+// split separates a line's matcher from its other arguments.
 func (t *site) split(d *draft.Directive, sc *scope) (*matcher, []string) {
 	first := d.Arg(0)
 	switch {
@@ -119,8 +121,9 @@ func (t *site) split(d *draft.Directive, sc *scope) (*matcher, []string) {
 	return &matcher{alts: []conds{{}}}, d.Args
 }
 
-// block goes through the lines of a block.
-func (t *site) through(list []*draft.Directive, sc *scope, inOrder bool) {
+// translate translates the lines of a block: in the order of the file within route,
+// else in Caddy's order of directives.
+func (t *site) translate(list []*draft.Directive, sc *scope, inOrder bool) {
 	sc.matchers = map[string]*matcher{}
 	for _, d := range list {
 		if strings.HasPrefix(d.Name, "@") {
@@ -139,7 +142,7 @@ func (t *site) through(list []*draft.Directive, sc *scope, inOrder bool) {
 	}
 }
 
-// line translates one.
+// line translates a directive, with its matcher and with those of the blocks it is in.
 func (t *site) line(d *draft.Directive, sc *scope) {
 	m, args := t.split(d, sc)
 	alts, err := m.alts, m.err
@@ -148,7 +151,7 @@ func (t *site) line(d *draft.Directive, sc *scope) {
 	}
 	switch {
 	case err != nil:
-		t.without(d, m, err)
+		t.unmatchable(d, m, err)
 		return
 	case len(alts) == 0:
 		t.im.Whole(d, draft.Defaulted, "its conditions and those of what it is in never hold together")
@@ -171,7 +174,7 @@ func (t *site) line(d *draft.Directive, sc *scope) {
 	case "rewrite", "uri", "try_files", "method":
 		t.changes(d, sc, alts, args, m)
 	default:
-		t.decorate(d, sc, alts, args)
+		t.addMiddleware(d, sc, alts, args)
 	}
 }
 
@@ -182,9 +185,9 @@ func last(args []string) string {
 	return args[len(args)-1]
 }
 
-// without is for a line whose matcher rules cannot say. What would have been
-// taken from the lines after it must not come to them instead.
-func (t *site) without(d *draft.Directive, m *matcher, err error) {
+// unmatchable reports a line whose matcher cannot be written as a rule. If it answers
+// requests, the site is closed: else they would reach the lines after it.
+func (t *site) unmatchable(d *draft.Directive, m *matcher, err error) {
 	do := fmt.Sprintf("write its condition by hand, as a rule: %v", err)
 	for _, l := range m.lines {
 		if m.err != nil {
@@ -202,7 +205,7 @@ func (t *site) without(d *draft.Directive, m *matcher, err error) {
 // maxNested bounds blocks in one another.
 const maxNested = 16
 
-// group goes through handle, handle_path and route.
+// group translates handle, handle_path and route with the lines in them.
 func (t *site) group(d *draft.Directive, sc *scope, alts []conds, name string) {
 	t.im.Used(d)
 	if t.nested++; t.nested > maxNested {
@@ -224,7 +227,7 @@ func (t *site) group(d *draft.Directive, sc *scope, alts []conds, name string) {
 			inner.strip = prefix
 		}
 	}
-	t.through(d.Block, inner, d.Name == "route")
+	t.translate(d.Block, inner, d.Name == "route")
 	if d.Name == "route" {
 		if len(t.answers) == before {
 			// What changes requests or answers holds for what follows.
@@ -246,7 +249,7 @@ func (t *site) group(d *draft.Directive, sc *scope, alts []conds, name string) {
 	}
 }
 
-// add puts an answer behind the others.
+// add appends an answer.
 func (t *site) add(a *answer) {
 	const most = 500
 	if len(t.answers) >= most {
@@ -256,11 +259,11 @@ func (t *site) add(a *answer) {
 	t.answers = append(t.answers, a)
 }
 
-// terminal adds what answers.
+// terminal translates a directive that answers requests.
 func (t *site) terminal(d *draft.Directive, sc *scope, alts []conds, args []string, m *matcher) {
 	for _, c := range alts {
-		if e := t.taken(c); e != nil {
-			t.never(d, sc, e)
+		if e := t.answeredBy(c); e != nil {
+			t.unreachable(d, sc, e)
 			continue
 		}
 		a := &answer{conds: c, line: d, name: m.name, middlewares: slices.Clone(sc.middlewares)}
@@ -299,8 +302,9 @@ func (t *site) terminal(d *draft.Directive, sc *scope, alts []conds, args []stri
 	}
 }
 
-// taken is the answer that comes before all others that these conditions are for.
-func (t *site) taken(c conds) *answer {
+// answeredBy is the earlier answer that takes all requests of these conditions; nil if
+// there is none.
+func (t *site) answeredBy(c conds) *answer {
 	for _, e := range t.answers {
 		if !e.goesOn && e.file == nil && e.covers(c) {
 			return e
@@ -309,8 +313,10 @@ func (t *site) taken(c conds) *answer {
 	return nil
 }
 
-// never is for what Caddy does not come to; files beside PHP are one route here.
-func (t *site) never(d *draft.Directive, sc *scope, e *answer) {
+// unreachable reports a line that Caddy never reaches, since e answers before it. The
+// exception is file_server after php_fastcgi: here both are one route, with the options
+// of both.
+func (t *site) unreachable(d *draft.Directive, sc *scope, e *answer) {
 	if d.Name != "file_server" || e.line.Name != "php_fastcgi" {
 		t.im.Whole(d, draft.Defaulted, "Caddy never comes to it: "+e.line.At()+" answers before")
 		return

@@ -10,7 +10,7 @@ import (
 	"millrace/importer/draft"
 )
 
-// environment is {$NAME:default}, which Caddy replaces as it reads.
+// environment matches {$NAME:default}, which Caddy replaces while it reads the file.
 const environment = `\{\$([A-Za-z_][A-Za-z0-9_]*)(?::([^{}]*))?\}`
 
 // text is a text in which variables of the environment become ours.
@@ -42,7 +42,7 @@ func texts(list ...string) *draft.Node {
 	return n.Flow()
 }
 
-// where a text stands decides which variables there are.
+// where is the place of a text, which decides what placeholders it may have.
 type where int
 
 const (
@@ -77,7 +77,7 @@ func variables(in where) map[string]string {
 	return v
 }
 
-// template is a text with Caddy's placeholders as one with ours. groups is how
+// template translates a text with Caddy's placeholders into one with ours. groups is how
 // many captures the expression of its matcher has.
 func template(s string, in where, groups int) (string, error) {
 	known := variables(in)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Directive is a line of somebody's config, with what stands in its braces or
+// Directive is one directive of the original config, with the block in its braces or
 // between its tags.
 type Directive struct {
 	Name  string
@@ -43,45 +43,45 @@ func (d *Directive) Arg(i int) string {
 	return d.Args[i]
 }
 
-// Ledger keeps what became of each line of a config, until it is reported.
+// Ledger keeps the outcome of each line of a config, until it is reported.
 type Ledger struct {
-	fates map[*Directive]Note
+	outcomes map[*Directive]Note
 }
 
 // NewLedger returns an empty one.
-func NewLedger() *Ledger { return &Ledger{fates: map[*Directive]Note{}} }
+func NewLedger() *Ledger { return &Ledger{outcomes: map[*Directive]Note{}} }
 
 // Used marks lines as translated, unless something about them was left.
 func (l *Ledger) Used(list ...*Directive) {
 	for _, d := range list {
-		if d != nil && l.fates[d].Outcome != Untranslated {
-			l.fates[d] = Note{Outcome: Translated}
+		if d != nil && l.outcomes[d].Outcome != Untranslated {
+			l.outcomes[d] = Note{Outcome: Translated}
 		}
 	}
 }
 
 // Standard marks a line as replaced by a default.
 func (l *Ledger) Standard(d *Directive, why string) {
-	if d != nil && l.fates[d].Outcome == 0 {
-		l.fates[d] = Note{Outcome: Defaulted, Why: why}
+	if d != nil && l.outcomes[d].Outcome == 0 {
+		l.outcomes[d] = Note{Outcome: Defaulted, Why: why}
 	}
 }
 
 // Leave marks a line as not carried over. What is in its block goes with it.
 func (l *Ledger) Leave(d *Directive, do string) {
-	old := l.fates[d]
+	old := l.outcomes[d]
 	if old.Outcome == Untranslated {
 		if strings.Contains(old.Why, do) {
 			return
 		}
 		do = old.Why + "; " + do
 	}
-	l.fates[d] = Note{Outcome: Untranslated, Why: do}
+	l.outcomes[d] = Note{Outcome: Untranslated, Why: do}
 }
 
-// Whole marks a line and all that is in its block.
-func (l *Ledger) Whole(d *Directive, fate Outcome, why string) {
-	switch fate {
+// Whole marks a line and all lines in its block.
+func (l *Ledger) Whole(d *Directive, outcome Outcome, why string) {
+	switch outcome {
 	case Translated:
 		l.Used(d)
 	case Defaulted:
@@ -90,23 +90,23 @@ func (l *Ledger) Whole(d *Directive, fate Outcome, why string) {
 		l.Leave(d, why)
 	}
 	for _, b := range d.Block {
-		l.Whole(b, fate, why)
+		l.Whole(b, outcome, why)
 	}
 }
 
 // Outcome is what became of a line, 0 if nobody has said.
-func (l *Ledger) Outcome(d *Directive) Outcome { return l.fates[d].Outcome }
+func (l *Ledger) Outcome(d *Directive) Outcome { return l.outcomes[d].Outcome }
 
-// Report gives each line its fate; otherwise says that of lines that nobody has
-// spoken for. A line that stands in several places, since it was imported, is
-// reported once for each fate.
+// Report lists each line with its outcome; otherwise decides for lines that no translation
+// has marked. A line that was imported in several places is reported once for each
+// outcome.
 func (l *Ledger) Report(list []*Directive, otherwise func(*Directive) Note) *Report {
 	r := &Report{}
 	seen := map[Note]bool{}
 	var walk func(list []*Directive)
 	walk = func(list []*Directive) {
 		for _, d := range list {
-			note := l.fates[d]
+			note := l.outcomes[d]
 			if note.Outcome == 0 {
 				note = otherwise(d)
 			}
@@ -115,7 +115,7 @@ func (l *Ledger) Report(list []*Directive, otherwise func(*Directive) Note) *Rep
 				seen[note] = true
 				r.Add(note)
 			}
-			if note.Outcome == Untranslated && d.Opens && l.fates[d].Outcome != 0 {
+			if note.Outcome == Untranslated && d.Opens && l.outcomes[d].Outcome != 0 {
 				continue // what is inside went with it
 			}
 			walk(d.Block)

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Reach is from where an address can be asked.
+// Reach is from where clients can connect to an address.
 type Reach int
 
 // The reaches, from the smallest.
@@ -42,7 +42,7 @@ func ReachOf(address string) Reach {
 	return Everywhere
 }
 
-// Widest is that of the address that most can ask.
+// Widest is the reach of the address that most clients can connect to.
 func Widest(addresses ...string) Reach {
 	most := ThisMachine
 	for _, a := range addresses {

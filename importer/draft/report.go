@@ -29,10 +29,10 @@ type Report struct {
 	Notes []Note
 }
 
-// Add notes a fate.
+// Add adds a note.
 func (r *Report) Add(n Note) { r.Notes = append(r.Notes, n) }
 
-// Count is how many lines had a fate.
+// Count is how many lines had an outcome.
 func (r *Report) Count(f Outcome) int {
 	n := 0
 	for _, note := range r.Notes {

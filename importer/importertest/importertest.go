@@ -120,7 +120,7 @@ func (im Importer) Faults(yaml string) (faults []string) {
 	return faults
 }
 
-// Whatever tests what holds for every config: each line has a fate, none has
+// Whatever tests what holds for every config: each line has an outcome, none has
 // two, and what is written is YAML that the config's reader takes apart.
 func (im Importer) Whatever(t *testing.T, text string, lines func() int) {
 	t.Helper()
@@ -133,7 +133,7 @@ func (im Importer) Whatever(t *testing.T, text string, lines func() int) {
 	}
 	for _, n := range report.Notes {
 		if n.Outcome == 0 || n.Outcome != draft.Translated && n.Why == "" {
-			t.Errorf("without a fate: %+v", n)
+			t.Errorf("without an outcome: %+v", n)
 		}
 	}
 	if err := im.Check(report.File("x", node)); err != nil && strings.Contains(err.Error(), "not YAML") {

@@ -10,9 +10,9 @@ import (
 	"millrace/importer/nginxconf"
 )
 
-// access translates allow and deny; closed: nobody is let in. nginx takes the
-// first line that is for an address. That is an access of ours as long as what
-// is denied comes before what is allowed; else it is written as rules.
+// access translates allow and deny; closed: nobody may come in. nginx takes the first line
+// that matches an address. The access of a route says the same as long as denied
+// networks come before allowed ones; else rules are written.
 func (t *site) access(l *location) (access *draft.Node, closed bool) {
 	list := l.all("allow", "deny")
 	var allowed, denials []string
@@ -39,7 +39,7 @@ func (t *site) access(l *location) (access *draft.Node, closed bool) {
 	return t.accessKeys(l, list, nil, denials, byRules), false
 }
 
-// network is an address or a network without bits of a host.
+// network is an address, or a network with its host bits cleared.
 func network(text string) string {
 	if text == "unix:" {
 		return "unix"
@@ -68,7 +68,8 @@ func (t *site) accessKeys(l *location, list []*nginxconf.Directive, allowed, den
 	return access
 }
 
-// accessRules writes lists in which an exception comes before what it is from.
+// accessRules writes lists in which an exception comes first, as rules: "allow 10.0.0.1;
+// deny 10.0.0.0/8; allow all".
 func (t *site) accessRules(l *location, list []*nginxconf.Directive) {
 	var allowed []string
 	for _, d := range list {

@@ -8,9 +8,9 @@ import (
 	"millrace/importer/draft"
 )
 
-// insideAlias translates a location with an expression that stands in one with an
-// alias, as configs of phpMyAdmin have them: the folder's own route answers for it,
-// since an expression has no path to take away. It reports whether that is so.
+// insideAlias reports whether a location with an expression is in one with an alias, as
+// in configs of phpMyAdmin. Then the route of the folder answers for it, since an
+// expression has no path that could be taken away.
 func (t *site) insideAlias(l *location) bool {
 	outer := l.outer
 	if l.kind != regexLocation || outer == nil || outer.own("alias") == nil || (outer.kind != prefixLocation && outer.kind != caretLocation) || !sameFolder(l) || !guardedAs(l, outer) || !guardedAs(outer, l) {

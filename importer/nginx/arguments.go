@@ -8,9 +8,9 @@ import (
 	"millrace/importer/nginxconf"
 )
 
-// Check finds what nginx would not start with and the importer would misread: a
-// directive that has swallowed the next line, since its ";" is missing, with a
-// "deny all" maybe.
+// Check finds a directive that has swallowed the next line since its ";" is missing:
+// nginx would not start with it, and the importer would miss that next line, perhaps a
+// "deny all".
 func Check(list []*nginxconf.Directive) error {
 	for _, d := range list {
 		if wholeBlocks()[d.Name.Text] {

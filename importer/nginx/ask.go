@@ -10,7 +10,7 @@ import (
 	"millrace/importer/nginxconf"
 )
 
-// authRequest translates the question to another server whether a client may come in.
+// authRequest translates auth_request.
 func (t *site) authRequest(l *location) {
 	d := l.last("auth_request")
 	if d == nil || d.Arg(0) == "off" {
@@ -48,7 +48,7 @@ func (t *site) askedURL(l *location, path string) (string, error) {
 	return to.to[0] + cmp.Or(to.path, path), nil
 }
 
-// asked is the location that a subrequest comes to; nil if that is not plain.
+// asked is the location that a subrequest leads to; nil if that is not clear.
 func (t *site) asked(path string) *location {
 	for _, l := range t.locations {
 		if l.kind == exactLocation && l.path == path {
@@ -64,8 +64,8 @@ func (t *site) asked(path string) *location {
 	return found
 }
 
-// isAsked reports whether a location is for subrequests alone: the server asks by
-// itself, so nobody needs it.
+// isAsked reports whether a location is for auth_request alone: it needs no route, since
+// the server asks by itself.
 func (t *site) isAsked(l *location) bool {
 	if l.own("internal") == nil || !slices.ContainsFunc(t.im.all(t.server.scope, "auth_request"), func(d *nginxconf.Directive) bool { return t.asked(d.Arg(0)) == l }) {
 		return false
@@ -77,8 +77,8 @@ func (t *site) isAsked(l *location) bool {
 	return true
 }
 
-// copied reports whether a field for the upstream is one of the answer of the server
-// that was asked, by the same name: auth.copy has it then.
+// copied reports whether a field for the upstream is taken from the answer to
+// auth_request, by the same name: then auth.copy has it.
 func (t *site) copied(l *location, d *nginxconf.Directive) bool {
 	if l.authURL == "" {
 		return false
@@ -94,7 +94,7 @@ func (t *site) copied(l *location, d *nginxconf.Directive) bool {
 	return false
 }
 
-// asks enters what authRequest has found.
+// asks sets the auth that authRequest has found.
 func (l *location) asks(node *draft.Node) {
 	auth := draft.Map().Set("url", draft.Text(l.authURL))
 	if len(l.copies) > 0 {

@@ -8,7 +8,7 @@ import (
 	"millrace/importer/nginxconf"
 )
 
-// cache adds what is kept of an upstream's answers; it returns the job.
+// cache translates proxy_cache; it returns the job, cache or proxy.
 func (t *site) cache(l *location, o *draft.Node) string {
 	zone := l.last("proxy_cache")
 	if zone == nil || zone.Arg(0) == "off" {

@@ -12,7 +12,7 @@ import (
 	"millrace/importer/nginxconf"
 )
 
-// condition translates an if: each way in which it may hold is a rule.
+// condition translates an if: each way in which it may hold becomes a rule.
 func (t *site) condition(d *nginxconf.Directive, l *location) {
 	words := ifWords(d)
 	if t.fileCondition(d, l, words) {
@@ -44,7 +44,7 @@ func (t *site) condition(d *nginxconf.Directive, l *location) {
 	}
 }
 
-// leaveSet is for a set within an if: its value is not known to rules.
+// leaveSet reports a set within an if: rules do not know its value.
 func (t *site) leaveSet(d, set *nginxconf.Directive) {
 	do := "a rule for each way in which it holds does it"
 	if strings.Contains(d.Arg(0), "$host") || strings.Contains(d.Arg(0), "$http_host") {
@@ -54,7 +54,8 @@ func (t *site) leaveSet(d, set *nginxconf.Directive) {
 	t.im.leave(d, do)
 }
 
-// lostCondition is an if that could not be translated. One that kept clients out closes the site.
+// lostCondition reports an if that cannot be translated. One that keeps clients out closes
+// the site.
 func (t *site) lostCondition(d *nginxconf.Directive, do string) {
 	if slices.ContainsFunc(d.Block, refuses) {
 		t.close(d, do+". The site answers 403 until its first rule is removed")
@@ -81,8 +82,7 @@ func ifWords(d *nginxconf.Directive) []string {
 	return slices.DeleteFunc(words, func(w string) bool { return w == "" && len(words) != 3 })
 }
 
-// way is one way in which a condition holds: the keys of a rule, and what the
-// groups of its expression stand for where that is known.
+// way is one set of values for which a condition holds, as the keys of a rule.
 type way struct {
 	when   *draft.Node
 	groups []string
@@ -155,8 +155,7 @@ func (t *site) ifReturn(d *nginxconf.Directive, l *location, w way) {
 	l.rules = append(l.rules, ruleDraft{node: n, comment: d.At()})
 }
 
-// fileCondition translates the questions whether a file is there, as try_files
-// has them; true: it was one.
+// fileCondition translates an if on whether a file exists (-f), as try; true: it was one.
 func (t *site) fileCondition(d *nginxconf.Directive, l *location, words []string) bool {
 	if len(words) != 2 || !regexp.MustCompile(`^!?-[fdex]$`).MatchString(words[0]) {
 		return false
@@ -206,7 +205,7 @@ func (t *site) fileCondition(d *nginxconf.Directive, l *location, words []string
 	return true
 }
 
-// ways are the rules' keys for a condition.
+// ways are the ways in which a condition holds.
 func (t *site) ways(words []string) ([]way, error) {
 	if len(words) == 0 || !strings.HasPrefix(words[0], "$") {
 		return nil, errors.New("the condition is not about a variable")
@@ -289,7 +288,7 @@ func headerName(name string) string {
 	return strings.Join(parts, "-")
 }
 
-// conditionValue is a comparison as the values of rules have it.
+// conditionValue is a comparison as a rule writes it: a text, or ~ and an expression.
 func conditionValue(op, value string) (string, error) {
 	not := ""
 	if strings.HasPrefix(op, "!") {
@@ -479,8 +478,8 @@ func (t *site) mapWays(m *nginxconf.Directive, op, value string) (ways []way, er
 	return ways, nil
 }
 
-// mapOthers is an expression for all that a map names, where a condition holds for
-// nothing of it and for all else.
+// mapOthers is an expression for all entries of a map, where a condition holds for none of
+// them but for every other value.
 func (t *site) mapOthers(m *nginxconf.Directive, op, value string) (string, bool) {
 	var named []string
 	others := false

@@ -11,7 +11,7 @@ import (
 	"millrace/importer/nginxconf"
 )
 
-// static translates a location that serves files.
+// static translates a location that serves files, such as one with root or alias.
 func (t *site) static(l *location) *draft.Node {
 	node := draft.Map()
 	static := draft.Map()
@@ -45,7 +45,7 @@ func (t *site) static(l *location) *draft.Node {
 	return node
 }
 
-// withoutPHP is an index without scripts, which php looks for itself.
+// withoutPHP removes scripts from the names of an index: php has them.
 func withoutPHP(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool {
 		return strings.HasSuffix(n, ".php") || strings.ContainsAny(n, "$/") || n == ""

@@ -9,10 +9,9 @@ import (
 	"millrace/importer/nginxconf"
 )
 
-// guardedPHP leads what is not there to a front controller that has guards of its
-// own: nginx looks for a location anew with the script's path, and so comes to the
-// one for PHP. try finds no expressions, so it names a route that has the same
-// guards.
+// guardedPHP gives the front controller of try a route with the guards of the location for
+// PHP. nginx looks for a location again with the script's path and finds that location;
+// try does not look for expressions.
 func (t *site) guardedPHP() {
 	for _, l := range t.locations {
 		if l.node == nil || l.node.Get("static") == nil || l.node.Get("php") != nil {
@@ -51,8 +50,7 @@ func (t *site) guardedPHP() {
 	}
 }
 
-// keepsOut reports whether nginx asks something of clients in a location, or in one
-// within it, before it answers.
+// keepsOut reports whether a location, or one within it, keeps any clients out.
 func (t *site) keepsOut(l *location) bool {
 	for _, name := range []string{"auth_basic", "auth_request", "auth_jwt", "secure_link"} {
 		if d := l.last(name); d != nil && d.Arg(0) != "off" {
@@ -74,8 +72,8 @@ func keepsClientsOut(d *nginxconf.Directive) bool {
 	return slices.ContainsFunc(d.Block, keepsClientsOut)
 }
 
-// scriptAt is the location with an expression that nginx runs a script by, if
-// that has a route of its own; nil: something else answers, or none does.
+// scriptAt is the location with an expression by which nginx runs a script, if it has a
+// route of its own; else nil.
 func (t *site) scriptAt(script string) *location {
 	for _, l := range t.locations {
 		switch {
@@ -95,8 +93,8 @@ func (t *site) scriptAt(script string) *location {
 	return nil
 }
 
-// frontRoute is the route of a location for PHP in which a script answers for
-// what is not there.
+// frontRoute is the route of a location for PHP in which one script is the front
+// controller.
 func (t *site) frontRoute(php *location, script string) string {
 	front := *php
 	name, withPath := strings.CutSuffix(script, "{path}")

@@ -8,8 +8,8 @@ import (
 	"millrace/importer/draft"
 )
 
-// usual is a text in which the variables of maps have the value that the map gives
-// where there is nothing to look up.
+// usual replaces the variables of maps in a text by the value that the map has for an
+// empty source.
 func (t *site) usual(text string) string {
 	for name, m := range t.im.maps {
 		value := ""
@@ -33,7 +33,7 @@ func (t *site) usual(text string) string {
 	return text
 }
 
-// headers translates the fields that answers get and lose.
+// headers translates add_header and what hides fields of answers.
 func (t *site) headers(l *location, node *draft.Node) {
 	always, good, remove := draft.Map(), draft.Map(), []string{}
 	passes := node.Get("proxy") != nil || node.Get("cache") != nil

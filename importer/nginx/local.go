@@ -9,8 +9,8 @@ import (
 // servedLocally is why a site is closed that nginx did not serve to all.
 const servedLocally = "nginx served this block on loopback, a socket or a private address alone"
 
-// locals finds the blocks that fewer can ask than others. A site is served on
-// all addresses, so they stay closed, and come after the others, whose hosts
+// locals finds the blocks that fewer clients can connect to than to others. A site is
+// served on all addresses, so they stay closed, and come after the others, whose hosts
 // and requests they must not take.
 func (im *importer) locals() {
 	for _, s := range im.servers {
@@ -35,7 +35,7 @@ func (im *importer) locals() {
 	}
 }
 
-// localAccess lets in those who could ask before.
+// localAccess is the access for those clients that could connect before.
 func localAccess(s *server) string {
 	if draft.Widest(slices.Concat(s.plain, s.secure)...) == draft.ThisNetwork {
 		return "access: {allow: [your network]}"

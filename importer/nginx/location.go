@@ -11,7 +11,7 @@ import (
 	"millrace/importer/nginxconf"
 )
 
-// location translates what answers a location, and the rules before it.
+// location translates a location: its rules, and the route that answers.
 func (t *site) location(l *location) {
 	if t.rewriteAlone(l) {
 		return
@@ -82,8 +82,8 @@ func (t *site) location(l *location) {
 	}
 }
 
-// onlyInner is for a prefix that has another of the same path within it: it never
-// answers itself.
+// onlyInner translates a prefix that contains another of the same path: only that one
+// answers.
 func (t *site) onlyInner(l *location) {
 	for _, d := range l.list {
 		if d.Name.Text != "location" {
@@ -92,14 +92,15 @@ func (t *site) onlyInner(l *location) {
 	}
 }
 
-// passes reports whether a location passes requests on: nginx leads to its path with the
-// slash at the end from the one without.
+// passes reports whether a location forwards requests: then nginx redirects /shop to its
+// path /shop/.
 func (l *location) passes() bool {
 	return slices.ContainsFunc([]string{"proxy_pass", "grpc_pass", "fastcgi_pass", "uwsgi_pass", "scgi_pass", "memcached_pass"}, func(name string) bool { return l.own(name) != nil })
 }
 
-// names is for paths that begin like a location's but are no folder below it: where
-// nginx asks something of clients for them, another location must not answer instead.
+// names handles paths that begin like a location's and are not below its folder, such as
+// /admin.old for /admin: where nginx keeps clients out of them, no other location may
+// answer instead.
 func (t *site) names(l *location) {
 	if !l.isPrefix() || l.path == "/" || l.loose() || l.odd() || l.inExpression() {
 		return
@@ -129,7 +130,7 @@ func (t *site) names(l *location) {
 	l.apart = append(l.apart, ruleDraft{node: n, comment: l.block.At() + ": the same path without its slash"})
 }
 
-// leaveWhole lists a location as one line: what is in it went with it.
+// leaveWhole reports a location as not translated, in one line for all that is in it.
 func (t *site) leaveWhole(l *location) {
 	if l.block == nil {
 		return
@@ -143,9 +144,9 @@ func (t *site) leaveWhole(l *location) {
 	t.im.leave(l.block, "it answers 501 until you have written it: "+cmp.Or(strings.Join(unique(reasons), "; "), "see docs/config.md for what there is"))
 }
 
-// indexAlone reports whether a location is for the index of a folder and says nothing
-// of how that is answered: nginx looks for a location anew with the index's own path,
-// and here the folder's route has it.
+// indexAlone reports whether a location matches just a folder's index file and says
+// nothing of how to answer. nginx needs it, since it looks for a location again with the
+// path of the index; here the route of the folder answers.
 func (t *site) indexAlone(l *location) bool {
 	if l.kind != exactLocation || !strings.HasSuffix(l.path, "/") || !slices.ContainsFunc(t.locations, func(o *location) bool {
 		return o.kind == prefixLocation && o.covers(l.path) && o.own("alias") == nil && o.own("proxy_pass") == nil
@@ -167,7 +168,7 @@ func (t *site) passwordNeeded(l *location) bool {
 	return auth != nil && auth.Arg(0) != "off" && (satisfy == nil || satisfy.Arg(0) != "any")
 }
 
-// passwordDoes reports whether a password alone lets clients in.
+// passwordDoes reports whether a password is enough to come in (satisfy any).
 func (t *site) passwordDoes(l *location) bool {
 	d, auth := l.last("satisfy"), l.last("auth_basic")
 	return d != nil && d.Arg(0) == "any" && auth != nil && auth.Arg(0) != "off"
@@ -195,7 +196,7 @@ func (t *site) either(l *location, node *draft.Node) {
 	}
 }
 
-// guard enters who may ask, and how often.
+// guard sets access, sign-in and rate limits.
 func (t *site) guard(l *location, node, access *draft.Node) {
 	if access != nil {
 		node.Set("access", access)
@@ -203,8 +204,8 @@ func (t *site) guard(l *location, node, access *draft.Node) {
 	t.rateLimit(l, node)
 }
 
-// answers enters a location that answers by itself: as a rule where captures
-// may be used, else as a route.
+// answers adds a location that answers with return: as a rule where it may use captures,
+// else as a route.
 func (t *site) answers(l *location, answer *draft.Node) {
 	if l.kind == regexLocation {
 		n := l.match()
@@ -231,7 +232,7 @@ func (l *location) internal() *nginxconf.Directive {
 	return nil
 }
 
-// internal is for a location that no client may ask for.
+// internal translates a location that clients may not ask for.
 func (t *site) internal(l *location) {
 	d := l.internal()
 	t.im.standard(d, "what is internal has the status 404 for clients")
@@ -300,7 +301,7 @@ func (t *site) limitExcept(l *location) {
 	}
 }
 
-// subrequests are questions to others whether a client may come in.
+// subrequests translates auth_request.
 func (t *site) subrequests(l *location) {
 	t.authRequest(l)
 	for _, name := range []string{"auth_jwt", "access_by_lua_block", "access_by_lua_file", "secure_link", "secure_link_md5", "js_access"} {
@@ -318,7 +319,7 @@ func (t *site) subrequests(l *location) {
 	}
 }
 
-// job translates what answers, nil for what cannot be.
+// job translates the directive that answers; nil if that cannot be translated.
 func (t *site) job(l *location) *draft.Node {
 	for _, name := range []string{"uwsgi_pass", "scgi_pass", "memcached_pass", "content_by_lua_block", "content_by_lua_file", "js_content", "perl", "empty_gif", "stub_status"} {
 		d := l.own(name)
@@ -344,7 +345,7 @@ func (t *site) job(l *location) *draft.Node {
 	return t.static(l)
 }
 
-// lost answers for a location that was not carried over.
+// lost answers for a location that was not translated.
 func lost() *draft.Node {
 	return draft.Map().Set("respond", draft.Map().Set("status", draft.Number(501)).Set("text", draft.Text("not carried over")).Flow()).Flow()
 }
@@ -459,7 +460,7 @@ func (t *site) errors(l *location, node *draft.Node) *draft.Node {
 	return pages
 }
 
-// intercepts has the pages take the place of an application's answers where nginx does so.
+// intercepts translates proxy_intercept_errors.
 func (t *site) intercepts(l *location, node *draft.Node) {
 	name := "proxy_intercept_errors"
 	if node.Get("php") != nil {

@@ -16,8 +16,8 @@ import (
 // ahead opens what must not follow.
 const ahead = "(?!"
 
-// excepting takes an expression apart that begins with plain text which something
-// must not follow: ^/(?!api|static).* is ^/.* except ^/(?:api|static).
+// excepting splits an expression that looks ahead after plain text into two:
+// ^/(?!api|static).* is ^/.* except ^/(?:api|static).
 func excepting(expr string) (rest, except string, ok bool) {
 	head, body, tail, ok := cutLookahead(expr)
 	if !ok || !regexp.MustCompile(`^\^(?:[\w/-]|\\[./-])*$`).MatchString(head) || strings.Contains(tail, ahead) {
@@ -26,8 +26,8 @@ func excepting(expr string) (rest, except string, ok bool) {
 	return head + tail, head + "(?:" + body + ")", true
 }
 
-// listing writes what may follow in the place of words that must not. It says the
-// same where nothing else is asked of what follows.
+// listing replaces words that must not follow by all that may. This is the same where the
+// expression asks nothing else of what follows.
 func listing(expr string) string {
 	head, body, tail, ok := cutLookahead(expr)
 	words, plain := plainWords(body)
@@ -67,7 +67,7 @@ func plainWords(body string) (words []string, ok bool) {
 	return words, true
 }
 
-// asksNothing reports whether what stands behind a place matches whatever follows.
+// asksNothing reports whether the remaining expression matches whatever follows.
 func asksNothing(tail string) bool {
 	rest, rests := strings.CutPrefix(tail, ".*")
 	for {

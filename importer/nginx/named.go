@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// rewritten is the path that a location with a name does nothing but rewrite every
-// path to; "" if it does more. try names that path itself.
+// rewritten is the path to which a named location rewrites every path; "" if it does
+// anything else. try names that path itself.
 func (t *site) rewritten(name string) string {
 	for _, l := range t.locations {
 		if l.kind != namedLocation || l.path != name || len(l.list) != 1 || l.list[0].Name.Text != "rewrite" {
@@ -20,8 +20,8 @@ func (t *site) rewritten(name string) string {
 	return ""
 }
 
-// rewriteAlone reports whether a location with a name is one that nobody has need of:
-// who names it names the path instead.
+// rewriteAlone reports whether a named location needs no route, since try names its path
+// instead.
 func (t *site) rewriteAlone(l *location) bool {
 	if l.kind != namedLocation || t.rewritten(l.path) == "" {
 		return false
@@ -30,8 +30,8 @@ func (t *site) rewriteAlone(l *location) bool {
 	return true
 }
 
-// missingLeadsTo is what answers in a location for files that are not there, by an
-// error_page that has its status from that: try says the same.
+// missingLeadsTo is what answers in a location for files that do not exist, by "error_page
+// 404 = @app": try says the same.
 func (t *site) missingLeadsTo(l *location) string {
 	for _, d := range l.each("error_page") {
 		words := d.Texts()

@@ -64,7 +64,7 @@ func (im *importer) standard(d *nginxconf.Directive, why string) {
 	}
 }
 
-// partly marks a line that was translated as one that does not hold everywhere.
+// partly marks a translated line as one that does not hold everywhere.
 func (im *importer) partly(d *nginxconf.Directive, why string) {
 	if im.fates[d].Outcome == draft.Translated {
 		im.fates[d] = draft.Note{Outcome: draft.Defaulted, Why: why}
@@ -80,8 +80,8 @@ func (im *importer) leave(d *nginxconf.Directive, do string) {
 	im.fates[d] = draft.Note{Outcome: draft.Untranslated, Why: do}
 }
 
-// account gives each line its fate. Those that nothing has asked for are known
-// to the tables, or to nobody.
+// account gives each line its outcome. The tables have those for lines that no translation
+// has read.
 func (im *importer) account(list []*nginxconf.Directive, report *draft.Report) {
 	for _, d := range list {
 		note := im.fates[d]
@@ -97,7 +97,7 @@ func (im *importer) account(list []*nginxconf.Directive, report *draft.Report) {
 	}
 }
 
-// wholeBlocks are blocks whose lines are no directives, or share their fate.
+// wholeBlocks are blocks whose lines are no directives, or share their outcome.
 func wholeBlocks() map[string]bool {
 	return map[string]bool{"map": true, "geo": true, "types": true, "split_clients": true, "charset_map": true, "geoip2": true, "stream": true, "mail": true}
 }

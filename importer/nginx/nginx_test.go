@@ -53,7 +53,7 @@ func parse(text string) ([]*nginxconf.Directive, error) {
 	})
 }
 
-// count is the number of lines that need a fate.
+// count is the number of lines that need a outcome.
 func count(list []*nginxconf.Directive) int {
 	n := 0
 	for _, d := range list {
@@ -188,7 +188,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestNothingIsDropped: each line has a fate, whatever it is.
+// TestNothingIsDropped: each line has an outcome, whatever it is.
 func TestNothingIsDropped(t *testing.T) {
 	list, err := parse("unknown_thing a; http { strange { inner x; } server { odd on; location / { weird; if ($x) { y; } } } } stream { server { listen 1; } }")
 	if err != nil {
@@ -211,7 +211,7 @@ func TestNothingIsDropped(t *testing.T) {
 	}
 }
 
-// FuzzTranslate: nothing makes it fail, each line has a fate, and what is
+// FuzzTranslate: nothing makes it fail, each line has an outcome, and what is
 // written is YAML that the config's reader takes apart.
 func FuzzTranslate(f *testing.F) {
 	importertest.Seeds(f, "testdata/configs/*.conf")

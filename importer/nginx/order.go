@@ -14,12 +14,12 @@ import (
 // that matches, it tries the expressions of the level itself, unless the prefix says
 // ^~; what stands within an expression comes in the same way before it. If no
 // expression matches, the innermost prefix answers. The rules are written in this
-// order, and each for the part of the paths in which nginx comes to its location.
+// order, each for the part of the paths for which nginx reaches its location.
 
-// region is a part of a site's paths, by patterns as rules have them.
+// region is a part of a site's paths, given by a rule's patterns.
 type region struct{ within, except []string }
 
-// and is the part of it for which other patterns hold as well.
+// and is the part of a region that other patterns match as well.
 func (g region) and(o region) region {
 	return region{unique(slices.Concat(g.within, o.within)), unique(slices.Concat(g.except, o.except))}
 }
@@ -65,8 +65,8 @@ func (t *site) longer(l *location) (found []*location) {
 	return found
 }
 
-// find is the location that nginx chooses for a path within outer; ended: expressions
-// of the levels around are not looked at.
+// find is the location that nginx chooses for a path within outer; ended: the expressions
+// of outer levels are not tried.
 func (t *site) find(outer *location, path string) (found *location, ended bool) {
 	level := t.inner(outer)
 	for _, l := range ofKind(level, exactLocation) {
@@ -104,7 +104,7 @@ func (t *site) find(outer *location, path string) (found *location, ended bool) 
 	return found, false
 }
 
-// prune leaves out the locations that nginx never comes to.
+// prune removes the locations that nginx never reaches.
 func (t *site) prune() {
 	lost := map[*location]bool{}
 	for _, l := range t.locations {
@@ -129,8 +129,7 @@ func (t *site) prune() {
 	})
 }
 
-// shadowed reports whether a prefix never answers itself, since one of the same path
-// stands within it.
+// shadowed reports whether a prefix never answers, since it contains one of the same path.
 func (t *site) shadowed(l *location) bool {
 	return l.isPrefix() && slices.ContainsFunc(t.inner(l), func(o *location) bool { return o.isPrefix() && o.path == l.path })
 }
@@ -174,15 +173,15 @@ func (t *site) pass(rules *draft.Node, rewrites bool) {
 	o.level(nil, region{})
 }
 
-// ordering is a list of rules on its way.
+// ordering is the list of rules that is being made.
 type ordering struct {
 	*site
 	rules    *draft.Node
 	rewrites bool
 }
 
-// exact adds the rules for exact paths, and leads to their routes those that a rule
-// below would take.
+// exact adds the rules for exact paths, and rules that lead to their routes where a later
+// rule would answer.
 func (o *ordering) exact() {
 	for _, l := range o.locations {
 		for _, r := range l.apart {
@@ -200,8 +199,8 @@ func (o *ordering) exact() {
 	}
 }
 
-// level adds the rules of what stands directly within a location, and the prefixes
-// within those, for a part of the paths.
+// level adds the rules of the locations directly within one, and of the prefixes within
+// those, for a part of the paths.
 func (o *ordering) level(outer *location, g region) {
 	prefixes := o.prefixes(outer)
 	byDepth := slices.Clone(prefixes)
@@ -242,8 +241,8 @@ func (o *ordering) prefixes(outer *location) (found []*location) {
 	return found
 }
 
-// caret adds the rules of prefixes that expressions of their level do not come before,
-// and returns the others.
+// caret adds the rules of prefixes with ^~, which come before the expressions of their
+// level, and returns the others.
 func (o *ordering) caret(prefixes []*location, outer *location, g region) (rest []*location) {
 	for _, l := range prefixes {
 		root := l
@@ -301,8 +300,8 @@ func (o *ordering) parts(l, outer *location) []region {
 	return parts
 }
 
-// expression adds the rules of a location with an expression, and before them those of
-// what stands within it.
+// expression adds the rules of a location with an expression, after those of the locations
+// within it.
 func (o *ordering) expression(l *location, g region) {
 	if len(o.inner(l)) > 0 {
 		inside := region{within: []string{"~" + l.expr}}
@@ -340,7 +339,7 @@ func (o *ordering) end(l *location, g region) {
 	}
 }
 
-// confined is a rule of a location for a part of the paths.
+// confined restricts a rule of a location to a part of the paths.
 func confined(rule *draft.Node, l *location, g region) *draft.Node {
 	path, expr := rule.Get("path").Plain(), rule.Get("regex").Plain()
 	switch {

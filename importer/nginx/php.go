@@ -11,9 +11,8 @@ import (
 	"millrace/importer/nginxconf"
 )
 
-// fastcgi translates a location that hands requests to php-fpm. php stands
-// beside static, so the expression for it is merged into the routes with files
-// (mergePHP); what else there is becomes a route of its own.
+// fastcgi translates a location with fastcgi_pass. "location ~ \.php$" becomes the php of
+// the routes with the same files (mergePHP), any other a route of its own.
 func (t *site) fastcgi(l *location) *draft.Node {
 	own := l.own("auth_basic") != nil || l.own("auth_request") != nil || len(l.each("allow"))+len(l.each("deny"))+len(l.each("limit_req")) > 0
 	if !own && l.kind == regexLocation && (l.covers("/index.php") || l.covers("/x.php")) && t.php == nil && l.outer == nil {
@@ -46,7 +45,7 @@ func (t *site) hasFiles(php *location) bool {
 	return slices.ContainsFunc(t.locations, func(l *location) bool { return t.filesFor(l, php) })
 }
 
-// guardedAs reports whether a location has all that another asks of clients.
+// guardedAs reports whether a location keeps out at least the clients that another does.
 func guardedAs(l, other *location) bool {
 	if d := other.last("auth_basic"); d != nil && d.Arg(0) != "off" && (l.last("auth_basic") != d || l.last("auth_basic_user_file") != other.last("auth_basic_user_file")) {
 		return false
@@ -137,15 +136,15 @@ func (t *site) phpOptions(l *location) *draft.Node {
 	return o
 }
 
-// anyScript reports whether an expression is for every script, whatever stands
-// behind its name in the path: php runs those unasked.
+// anyScript reports whether an expression matches every script, with whatever path behind
+// its name: php runs those by default.
 func anyScript(expr string) bool {
 	return slices.Contains([]string{
 		`\.php(/|$)`, `\.php(?:/|$)`, `\.php($|/)`, `\.php(?:$|/)`, `[^/]\.php(/|$)`, `[^/]\.php(?:/|$)`, `\.php`, `^.+\.php(/|$)`, `^(.+\.php)(/.*)?$`, `^(.+?\.php)(/.*)?$`, `^(.+\.php)(.*)$`,
 	}, expr)
 }
 
-// builtInParams are parameters that php sends unasked.
+// builtInParams are parameters that php sends by default.
 func builtInParams() []string {
 	return strings.Fields(`QUERY_STRING REQUEST_METHOD CONTENT_TYPE CONTENT_LENGTH SCRIPT_NAME REQUEST_URI DOCUMENT_URI DOCUMENT_ROOT
 		SERVER_PROTOCOL REQUEST_SCHEME HTTPS GATEWAY_INTERFACE SERVER_SOFTWARE REMOTE_ADDR REMOTE_PORT REMOTE_USER SERVER_ADDR SERVER_PORT
@@ -175,7 +174,7 @@ func (t *site) phpParams(l *location, o *draft.Node) {
 	}
 }
 
-// phpRoot takes over the folder as php-fpm sees it.
+// phpRoot translates the folder as php-fpm sees it.
 func (t *site) phpRoot(_ *location, d *nginxconf.Directive, o *draft.Node) {
 	folder, is := strings.CutSuffix(d.Arg(1), "$fastcgi_script_name")
 	if !is {
@@ -189,7 +188,7 @@ func (t *site) phpRoot(_ *location, d *nginxconf.Directive, o *draft.Node) {
 	o.Set("root", draft.Text(cmp.Or(strings.TrimSuffix(folder, "/"), "/")))
 }
 
-// mergePHP puts php beside the files of each route of the same folder.
+// mergePHP adds php to each static route of the same folder.
 func (t *site) mergePHP() {
 	if t.php == nil || t.php.own("fastcgi_pass") == nil || !t.hasFiles(t.php) {
 		return
@@ -221,8 +220,8 @@ func (t *site) mergePHP() {
 	}
 }
 
-// folderPHP is for a prefix without a slash at its end: php covers folders, so
-// the folder of that name has a route of its own.
+// folderPHP handles a prefix without a slash at its end: php covers folders, so the folder
+// of that name gets a route of its own.
 func (t *site) folderPHP(l *location, options *draft.Node) {
 	folderName := path.Join(l.node.Get("static").Get("root").Plain(), l.path)
 	if !slices.Contains(l.last("index").Texts(), "index.php") || !t.im.options.IsDir(folderName) {
@@ -247,7 +246,7 @@ func (t *site) phpFirst() {
 	}
 }
 
-// addPHP puts php beside static, with the front controller that try names.
+// addPHP adds php to a static route, with the front controller that try names.
 func (t *site) addPHP(l *location, php *draft.Node) {
 	front := ""
 	if d := l.own("try_files"); d != nil {

@@ -8,8 +8,8 @@ import (
 	"millrace/importer/draft"
 )
 
-// plainRules are what the blocks for plain HTTP of the same names do: a site is
-// served over both, so they become rules for http.
+// plainRules translates the blocks for plain HTTP of the same names into rules for http,
+// since a site is served over both.
 func (t *site) plainRules() (rules []ruleDraft) {
 	blocks := t.im.plainOf(t.server)
 	for _, p := range blocks {
@@ -27,8 +27,8 @@ func (t *site) plainRules() (rules []ruleDraft) {
 	return rules
 }
 
-// plainDefault is the block for all other hosts over plain HTTP, if it does
-// nothing but answer by itself.
+// plainDefault is the block for all other hosts over plain HTTP, if it only redirects or
+// refuses.
 func (im *importer) plainDefault() *server {
 	for _, s := range im.servers {
 		if s.onlyPlain() && !s.local && s.any && s.own("return") != nil {

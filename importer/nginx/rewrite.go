@@ -12,8 +12,8 @@ import (
 	"millrace/importer/nginxconf"
 )
 
-// serverRules translates what a server block does before it looks for a
-// location; true: it never gets there.
+// serverRules translates the rewrites and returns of a server block itself; true: they
+// answer everything, and no location is reached.
 func (t *site) serverRules() bool {
 	l := &location{scope: t.server.scope, path: "/"}
 	answer := t.phase(t.server.scope, l)
@@ -34,7 +34,7 @@ func (t *site) serverRules() bool {
 	return true
 }
 
-// unreachable marks a block that nginx never comes to.
+// unreachable marks a block that nginx never reaches.
 func (im *importer) unreachable(d *nginxconf.Directive) {
 	im.standard(d, "nginx never comes to it: the server returns before")
 	for _, inner := range d.Block {
@@ -42,8 +42,8 @@ func (im *importer) unreachable(d *nginxconf.Directive) {
 	}
 }
 
-// phase translates the lines of the rewrite module in their order, as rules of
-// a location. What it returns answers every request that comes by them.
+// phase translates the directives of the rewrite module in their order, as rules of a
+// location. What it returns answers every request that they let through.
 func (t *site) phase(sc *scope, l *location) *draft.Node {
 	answer := t.phaseLines(sc, l)
 	// Behind a rewrite without a flag nginx goes on in the block: what refuses there does
@@ -105,7 +105,7 @@ func (t *site) captures(expr string) map[string]string {
 	return values
 }
 
-// text is a text with variables, for redirects and rewrites.
+// text translates a text with variables, for redirects and rewrites.
 func (t *site) text(text, expr string) (string, error) {
 	text = strings.ReplaceAll(text, "$is_args$args", "$is_args")
 	text = strings.ReplaceAll(text, "$is_args$query_string", "$is_args")
@@ -131,7 +131,7 @@ func (t *site) text(text, expr string) (string, error) {
 	return out, nil
 }
 
-// returned is what a return answers with.
+// returned translates return.
 func (t *site) returned(d *nginxconf.Directive, l *location) (*draft.Node, error) {
 	status, err := strconv.Atoi(d.Arg(0))
 	text := d.Arg(1)
@@ -178,8 +178,8 @@ func (t *site) returned(d *nginxconf.Directive, l *location) (*draft.Node, error
 	return draft.Map().Set("respond", respond.Flow()).Flow(), nil
 }
 
-// refusal is a return with an error that could not be written as it is: it
-// keeps clients out all the same. nil: the line lets them on.
+// refusal stands for a return that cannot be translated and keeps clients out; nil if it
+// keeps nobody out.
 func refusal(d *nginxconf.Directive) *draft.Node {
 	status, err := strconv.Atoi(d.Arg(0))
 	switch {
@@ -210,8 +210,8 @@ func (t *site) contentType(l *location) string {
 	return ""
 }
 
-// withoutQuery ends the target of a return so that the query is not added:
-// nginx does so for rewrites alone.
+// withoutQuery ends the target of a return so that the query is not appended: nginx
+// appends it for rewrites alone.
 func withoutQuery(nginx, to string) string {
 	for _, v := range []string{"request_uri", "args", "query_string"} {
 		if strings.Contains(nginx, "$"+v) || strings.Contains(nginx, "${"+v) {
@@ -242,7 +242,7 @@ func redirect(status int, to string) (*draft.Node, error) {
 	return nil, fmt.Errorf("%d is no redirect: 301, 302, 303, 307 or 308", status)
 }
 
-// rewrite translates one, with the conditions of the if that it stands in.
+// rewrite translates a rewrite, with the conditions of the if that it is in.
 func (t *site) rewrite(d *nginxconf.Directive, l *location, when *draft.Node) {
 	positive, except, _ := excepting(d.Arg(0))
 	expr, err := expression(positive, false)
@@ -294,7 +294,7 @@ func (t *site) answersAlike(l *location, target string) bool {
 	})
 }
 
-// exceptAlso makes a rule one that is not for the paths of an expression either.
+// exceptAlso adds an expression to those whose paths a rule is not for.
 func exceptAlso(n *draft.Node, expr string) {
 	if expr == "" {
 		return
@@ -307,7 +307,7 @@ func exceptAlso(n *draft.Node, expr string) {
 	n.Set("except", list)
 }
 
-// target sets what a rewrite makes of a path.
+// target sets the target of a rewrite.
 func (t *site) target(n *draft.Node, target, expr string, permanent, redirects bool) error {
 	bare, dropQuery := strings.CutSuffix(target, "?")
 	to, err := t.text(bare, expr)
@@ -345,8 +345,7 @@ func (t *site) target(n *draft.Node, target, expr string, permanent, redirects b
 	return nil
 }
 
-// scoped are the keys of a rule that is for the paths of a location which an
-// expression matches.
+// scoped are the keys of a rule for those paths of a location that an expression matches.
 func (t *site) scoped(l *location, expr string) (*draft.Node, error) {
 	n := draft.Map()
 	all, _ := everything(expr)

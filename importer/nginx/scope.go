@@ -6,14 +6,14 @@ import (
 	"millrace/importer/nginxconf"
 )
 
-// scope is a block with those around it: settings come from the nearest that
-// has them.
+// scope is a block and the blocks that it is in: a setting comes from the nearest that
+// has it.
 type scope struct {
 	parent *scope
 	list   []*nginxconf.Directive
 }
 
-// own is the last directive of a name in the block itself.
+// own is the last directive with a name in the block itself.
 func (s *scope) own(name string) *nginxconf.Directive {
 	for _, d := range slices.Backward(s.list) {
 		if d.Name.Text == name && !d.Opens {
@@ -23,7 +23,7 @@ func (s *scope) own(name string) *nginxconf.Directive {
 	return nil
 }
 
-// last is the directive that holds here, or nil.
+// last is the directive with a name that holds in the block, own or inherited; or nil.
 func (s *scope) last(name string) *nginxconf.Directive {
 	for at := s; at != nil; at = at.parent {
 		if d := at.own(name); d != nil {

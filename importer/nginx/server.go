@@ -55,8 +55,8 @@ func (im *importer) server(d *nginxconf.Directive, http *scope) *server {
 	return s
 }
 
-// clientCertificates translates what servers ask of their clients. All sites
-// share one TLS: where only some ask for certificates, those stay closed.
+// clientCertificates translates ssl_verify_client. All sites share one TLS: where only some
+// servers demand certificates, those stay closed.
 func (im *importer) clientCertificates(tls *draft.Node) {
 	var asking []*server
 	authority, mode, same := "", "", true
@@ -185,8 +185,8 @@ func wildcard(expr string) (string, bool) {
 // onlyPlain: no listener of the block speaks TLS.
 func (s *server) onlyPlain() bool { return len(s.secure) == 0 }
 
-// sites are the server blocks as sites: of one name, the block for plain HTTP
-// and the one for HTTPS become one, since a site is served on all addresses.
+// sites translates the server blocks. Those of one name for plain HTTP and for HTTPS become
+// one site, since a site is served on all addresses.
 func (im *importer) sites() *draft.Node {
 	list := draft.List()
 	taken := map[string]*server{}

@@ -12,7 +12,7 @@ import (
 	"millrace/importer/nginxconf"
 )
 
-// site is a server block on its way to one of ours.
+// site is a server block that is being translated.
 type site struct {
 	im     *importer
 	server *server
@@ -27,14 +27,14 @@ type site struct {
 	php       *location // the expression that hands PHP to php-fpm
 }
 
-// ruleDraft is a rule, with what stands above it.
+// ruleDraft is a rule, with the comment above it.
 type ruleDraft struct {
 	node    *draft.Node
 	comment string
 	late    bool // a rewrite behind which nginx goes on with the location
 }
 
-// location is one block, or what the server block says where there is none.
+// location is one location block, or the server block itself for paths without one.
 type location struct {
 	*scope
 	block *nginxconf.Directive // nil: the server block
@@ -110,7 +110,7 @@ func (t *site) collect(sc *scope, outer *location) {
 	}
 }
 
-// kind reads what a location is for.
+// kind reads which paths a location matches.
 func (t *site) kind(l *location) bool {
 	d := l.block
 	modifier, pattern := "", d.Arg(0)
@@ -175,7 +175,7 @@ func (t *site) close(d *nginxconf.Directive, do string) {
 	}
 }
 
-// root adds the location that a server block with files has without saying so.
+// root adds a location for / where a server block with files has none.
 func (t *site) root() {
 	for _, l := range t.locations {
 		if l.path == "/" && l.isPrefix() && l.outer == nil {
@@ -230,7 +230,7 @@ func (t *site) keys() {
 	}
 }
 
-// loose is a prefix that is taken as it is: /api also covers /apix.
+// loose reports whether a prefix has no slash at its end: /api also covers /apix.
 func (l *location) loose() bool {
 	if !l.isPrefix() || strings.HasSuffix(l.path, "/") {
 		return false
@@ -245,11 +245,11 @@ func (l *location) deniesAll() bool {
 	return len(list) > 0 && list[0].Name.Text == "deny" && list[0].Arg(0) == "all" && (satisfy == nil || satisfy.Arg(0) != "any")
 }
 
-// odd is a path that no key of a route can be.
+// odd reports whether a path cannot be the key of a route.
 func (l *location) odd() bool { return strings.ContainsAny(l.path, "*?#") }
 
-// inExpression reports whether a location stands within one with an expression: its
-// route is reached by a rule alone.
+// inExpression reports whether a location is within one with an expression: its route is
+// reached by a rule alone.
 func (l *location) inExpression() bool {
 	for at := l.outer; at != nil; at = at.outer {
 		if at.kind == regexLocation {
@@ -301,8 +301,8 @@ func (l *location) match() *draft.Node {
 	return n
 }
 
-// exactly makes a rule one for a path alone: one that ends in a slash would also be for
-// what is below it.
+// exactly restricts a rule to one path: one that ends in a slash would also match what is
+// below it.
 func exactly(n *draft.Node, path string) *draft.Node {
 	if strings.HasSuffix(path, "/") || strings.ContainsAny(path, "*?#") {
 		return n.Set("regex", draft.Verbatim("^"+regexp.QuoteMeta(path)+"$"))
@@ -310,7 +310,7 @@ func exactly(n *draft.Node, path string) *draft.Node {
 	return n.Set("path", draft.Text(path))
 }
 
-// covers reports whether a path may come to a location.
+// covers reports whether nginx may choose a location for a path.
 func (l *location) covers(path string) bool {
 	for at := l.outer; at != nil; at = at.outer {
 		if !at.matches(path) {
@@ -320,7 +320,7 @@ func (l *location) covers(path string) bool {
 	return l.matches(path)
 }
 
-// matches reports whether a location is for a path, wherever it stands.
+// matches reports whether a location matches a path, whatever block it is in.
 func (l *location) matches(path string) bool {
 	switch l.kind {
 	case regexLocation:
@@ -368,8 +368,8 @@ func (t *site) write(done bool) {
 	t.node.Set("routes", routes)
 }
 
-// withoutHeaders says of the server's fields that rules answer without them: only
-// those of the whole site are in what a rule answers.
+// withoutHeaders reports header fields of the server block that the answers of rules lack:
+// those have only the fields of the whole site.
 func (t *site) withoutHeaders(rules *draft.Node) {
 	everywhere := ""
 	if headers := t.node.Get("headers"); headers != nil {
@@ -398,7 +398,7 @@ func add(rules *draft.Node, r ruleDraft) {
 	rules.Add(r.node.Flow(), r.comment)
 }
 
-// route enters what answers a location.
+// route adds the route of a location.
 func (t *site) route(l *location, node *draft.Node, comment ...string) {
 	l.node = node
 	if l.key == "" {

@@ -7,7 +7,7 @@ import (
 	"millrace/importer/nginxconf"
 )
 
-// fromTables is the fate of a line that no translation has asked for.
+// fromTables is the outcome of a line that no translation has asked for.
 func fromTables(d *nginxconf.Directive) draft.Note {
 	name := d.Name.Text
 	for _, r := range defaults() {

@@ -96,8 +96,8 @@ func headerVariables() map[string]string {
 	}
 }
 
-// template is a text of nginx with variables, as ours. known are those that
-// have a name here, values those that a "set" has given one.
+// template translates a text with variables. known are those that have a name here,
+// values those that a set has given a text.
 func template(text string, known, values map[string]string) (string, error) {
 	var bad []string
 	result := variable().ReplaceAllStringFunc(text, func(v string) string {
@@ -120,8 +120,8 @@ func template(text string, known, values map[string]string) (string, error) {
 	return result, nil
 }
 
-// expression is a regular expression of nginx (PCRE) as one of RE2, ignoring
-// case if asked.
+// expression translates a regular expression of nginx (PCRE) for RE2, ignoring case if
+// asked.
 func expression(text string, ignoreCase bool) (string, error) {
 	text = strings.ReplaceAll(text, "(?<", "(?P<")
 	text = strings.ReplaceAll(text, "(?P<=", "(?<=") // looking behind, which RE2 cannot

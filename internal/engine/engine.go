@@ -95,7 +95,7 @@ type Server struct {
 	// predecessors is how many processes there were before this one, each of which
 	// has handed over to the next.
 	predecessors int
-	heir         atomic.Pointer[handover.Successor] // is told what this process is told; nil: there is none
+	successor    atomic.Pointer[handover.Successor] // is told what this process is told; nil: there is none
 	leaving      map[*graph]bool                    // left by a reload, and not closed yet
 	serial       uint64                             // the last site number given out
 	builds       int                                // graphs that were built, or failed to be

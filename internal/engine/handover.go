@@ -59,7 +59,7 @@ func (s *Server) FreeFolders(to *handover.Successor) (state handover.State) {
 		state.Maintenance, _ = json.Marshal(s.closed) // a time and a bool
 	}
 	state.Proofs, state.Limits = s.proofs, s.limits.Save(time.Now())
-	s.heir.Store(to) // what is purged before is in the folders
+	s.successor.Store(to) // what is purged before is in the folders
 	for _, p := range s.graph.parts {
 		if d, ok := p.what.(diskStore); ok {
 			if err := d.Close(); err != nil {
@@ -101,8 +101,8 @@ type purged struct {
 
 // forwardPurge sends a purge to the successor, if there is one.
 func (s *Server) forwardPurge(route string, what purge.Selector) error {
-	if heir := s.heir.Load(); heir != nil {
-		return heir.Tell(purged{route, what}) //nolint:wrapcheck // it says what was done
+	if next := s.successor.Load(); heir != nil {
+		return next.Tell(purged{route, what}) //nolint:wrapcheck // it says what was done
 	}
 	return nil
 }
@@ -160,7 +160,7 @@ func (s *Server) TakeFoldersBack() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.maintenanceSent = false
-	s.heir.Store(nil)
+	s.successor.Store(nil)
 	for name, h := range s.graph.caches {
 		if err := h.SavePurges(); err != nil {
 			s.errors.Warn("what was purged during the upgrade may come back after it", "route", name, "err", err)

@@ -14,7 +14,7 @@ import (
 
 // addMiddleware translates a directive that changes what other directives answer: header,
 // basic_auth, request_body.
-func (t *site) decorate(d *draft.Directive, sc *scope, alts []conds, args []string) {
+func (t *site) addMiddleware(d *draft.Directive, sc *scope, alts []conds, args []string) {
 	w := &middleware{line: d, alts: alts}
 	switch d.Name {
 	case "header":
@@ -55,7 +55,7 @@ func (t *site) decorate(d *draft.Directive, sc *scope, alts []conds, args []stri
 	}
 }
 
-// other is for lines that stand for nothing here.
+// other reports a directive that has no counterpart here.
 func (t *site) other(d *draft.Directive) {
 	switch do, guards := adviceFor(d.Name); {
 	case strings.HasPrefix(do, "="):
@@ -140,7 +140,7 @@ func (t *site) fields(d *draft.Directive, sc *scope, alts []conds, args []string
 	sc.middlewares = append(sc.middlewares, w)
 }
 
-// merge puts rules on fields beside others.
+// merge adds rules on header fields to others.
 func merge(to, rules *draft.Node) {
 	for _, key := range []string{"set", "add", "default"} {
 		if from := rules.Get(key); from != nil {
