@@ -7,8 +7,8 @@ import (
 	"millrace/internal/server/guard"
 )
 
-// archives refuses archives of folders of which a part is closed: they hold all
-// files below, and ask no rule and no other route.
+// archives refuses archives of folders that are partly closed: an archive holds all files
+// below, whatever rules and other routes say.
 func (c *checker) archives(path string, s Site) {
 	closing := slices.ContainsFunc(s.Rules, func(r guard.Rule) bool { return r.Deny != nil || r.Respond != nil || r.Route != "" })
 	for _, pattern := range sortedKeys(s.Routes) {

@@ -19,8 +19,8 @@ import (
 	"millrace/internal/wire/netset"
 )
 
-// checker checks a whole config, with the settings from flags and environment:
-// what depends on more than one value.
+// checker checks what depends on more than one value of a config, with the settings from
+// flags and environment.
 type checker struct {
 	cfg *Config
 	doc *document
@@ -97,7 +97,7 @@ func (c *checker) numbers(v reflect.Value, path string) {
 	}
 }
 
-// limits refuses values that would protect nothing or lock everyone out.
+// limits refuses values that protect nothing or let nobody in.
 func (c *checker) limits() {
 	l := c.cfg.Limits
 	const longest = 24 * time.Hour // a client that needs longer is gone
@@ -192,7 +192,7 @@ func (c *checker) addresses() {
 	}
 }
 
-// elsewhere says where the other of two conflicting addresses is.
+// elsewhere names the line of the other of two conflicting addresses.
 func (c *checker) elsewhere(a, b listener) string {
 	p := c.doc.value(b.path)
 	name := strings.TrimSuffix(b.path, "]")
@@ -236,7 +236,8 @@ func (c *checker) readable(path, file string) bool {
 // LogFormats are the formats of the access log.
 func LogFormats() []string { return []string{"combined", "common", "json", Off} }
 
-// sandbox refuses one for a program that has more to it than this server.
+// sandbox refuses one for a program that has this server as a library: the program's own
+// files would be out of reach.
 func (c *checker) sandbox() {
 	if c.cfg.program && c.cfg.Sandbox.On() {
 		c.key("sandbox", "the sandbox is of the command millrace, whose files the config names", "leave it out: what else this program opens is not known here")

@@ -256,7 +256,7 @@ func (c *Config) TrustedProxies() []string {
 	return all
 }
 
-// proxied is how the route passes requests on, nil if it does not.
+// proxied are the options with which a route forwards requests; nil if it does not.
 func (r Route) proxied() *proxy.Options {
 	switch {
 	case r.Cache != nil:
@@ -453,8 +453,8 @@ func (c *Config) About(path, message, hint string) Findings {
 	return doc.found
 }
 
-// Forget lets go of where each value was written, which takes kilobytes for each site.
-// About has nothing to say then.
+// Forget frees the positions of all values, which take kilobytes for each site. After it
+// About returns nothing.
 func (c *Config) Forget() { c.doc = nil }
 
 // Routes is the number of routes of all sites.

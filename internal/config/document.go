@@ -47,7 +47,7 @@ type source struct {
 // unknownKey is added to a map's path in unread when it has an unknown key.
 const unknownKey = ".?"
 
-// document is a config file that is being read, and what is wrong with it.
+// document is a config file that is being read, with the mistakes found so far.
 type document struct {
 	source         // the config itself
 	now    *source // what is being decoded: it, or a file that it includes
@@ -105,10 +105,10 @@ func (d *document) line(p place) string {
 	return fmt.Sprintf("in %s, line %d", p.in.name, p.line)
 }
 
-// value is where the value at path was written, or else the value around it.
+// value is where the value at path was written, or else the nearest value that contains it.
 func (d *document) value(path string) place { return d.lookup(d.values, path) }
 
-// key is where the key at path was written, or else the key around it.
+// key is where the key at path was written, or else the nearest key above it.
 func (d *document) key(path string) place { return d.lookup(d.keys, path) }
 
 func (d *document) lookup(in map[string]place, path string) place {
@@ -190,7 +190,8 @@ func notText(data []byte) int {
 	return -1
 }
 
-// tooDeep says why the parser should not see the tokens, or "".
+// tooDeep says why the tokens are too much for the parser, which recurses; "" if they are
+// not.
 func tooDeep(tokens token.Tokens) (p place, why string) {
 	flow, onLine, line := 0, 0, 0
 	for i, t := range tokens {
@@ -221,7 +222,7 @@ func tooDeep(tokens token.Tokens) (p place, why string) {
 	return place{}, ""
 }
 
-// syntax takes a parser's error apart.
+// syntax turns a parser's error into a finding.
 func (d *document) syntax(err error) (place, string) {
 	var at yaml.Error
 	if !errors.As(err, &at) || at.GetToken() == nil {

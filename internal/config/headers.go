@@ -40,8 +40,8 @@ func (s Site) CORSOptions(r *Route) *headers.CORSOptions {
 	return o
 }
 
-// public reports whether a site names its hosts, and none that many programs on
-// a machine share: what browsers remember of such a host holds for them all.
+// public reports whether a site names its hosts, and none like localhost, which many
+// programs of a machine share: what browsers remember of it (HSTS) holds for all of them.
 func public(hosts []string) bool {
 	return len(hosts) > 0 && !slices.ContainsFunc(hosts, func(h string) bool {
 		_, err := netip.ParseAddr(h)

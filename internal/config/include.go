@@ -30,7 +30,7 @@ const (
 	maxTreeText = 128 << 10
 )
 
-// gathered are the keys of a config that are read before all others.
+// gathered are the keys of a config that are read first.
 var gathered = []string{includeKey, snippetsKey}
 
 // snippet is a map that can be put in elsewhere.
@@ -101,7 +101,7 @@ func Included(name string, data []byte) (files []packfile.ConfigFile, err error)
 	return files, nil
 }
 
-// matches are the files that an entry of include stands for, in their order.
+// matches are the files that an entry of include matches, sorted.
 func (d *decoder) matches(name, dir string, at place) []string {
 	if name == "" {
 		d.doc.at(at, "an empty name includes nothing", "for example conf.d/*.yaml")
@@ -220,7 +220,7 @@ func pairsOf(n ast.Node) []*ast.MappingValueNode {
 	return nil
 }
 
-// takeSnippets notes the snippets of a file.
+// takeSnippets collects the snippets of a file.
 func (d *decoder) takeSnippets(body ast.Node) {
 	n := d.child(body, snippetsKey)
 	if n == nil {
@@ -273,7 +273,7 @@ func (d *decoder) use(n ast.Node, v reflect.Value, path string, depth int) {
 	}
 }
 
-// decodeIncluded decodes what the included files have.
+// decodeIncluded decodes the sites and tables of the included files.
 func (d *decoder) decodeIncluded(cfg *Config) {
 	for i, p := range d.parts {
 		if p.body == nil {

@@ -66,7 +66,7 @@ func (c *Config) paths(each func(*string)) {
 	}
 }
 
-// paths is that of a config, for the files of a route.
+// paths does this for one route.
 func (r Route) paths(from func(paths ...*string), socket func(*string)) {
 	if r.Static != nil {
 		from(&r.Static.Root)

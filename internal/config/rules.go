@@ -11,7 +11,7 @@ import (
 	"millrace/internal/server/guard"
 )
 
-// rules checks that what the rules and pages of a site name is there.
+// rules checks that the routes, tables and pages that a site's rules name exist.
 func (c *checker) rules(path string, s Site) {
 	known := func(at, key string) {
 		if _, ok := s.Routes[key]; !ok && site.IsName(key) {
@@ -50,7 +50,7 @@ func (c *checker) rules(path string, s Site) {
 	}
 }
 
-// scope has the tables that there are by their names alone.
+// scope has the names of all tables, without their entries.
 func (c *checker) scope() *match.Scope {
 	in := &match.Scope{Tables: map[string]*match.Table{}}
 	for name, t := range c.cfg.Tables {
@@ -59,7 +59,7 @@ func (c *checker) scope() *match.Scope {
 	return in
 }
 
-// tables checks that those are there that a rule names.
+// tables checks that the tables that a rule names exist.
 func (c *checker) tables(at string, r guard.Rule) {
 	in := c.scope()
 	m, faults := r.Compile(in)

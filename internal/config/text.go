@@ -167,7 +167,7 @@ func (d *decoder) set(v reflect.Value, path, key string, s Setting, at place) {
 	}
 }
 
-// made is what a pointer points at, which is made where there is nothing yet.
+// made dereferences a pointer, and allocates its value where it is nil.
 func made(v reflect.Value) reflect.Value {
 	if v.IsNil() {
 		v.Set(reflect.New(v.Type().Elem()))

@@ -43,18 +43,18 @@ func (c *checker) tls() {
 	c.unproved()
 }
 
-// autoPath is the key of certificates that come by themselves.
+// autoPath is the key of certificates from a CA.
 const autoPath = "tls.auto"
 
-// Where a site with certificates that come by themselves is served when nothing
-// else is said: CAs and visitors come to these ports.
+// Where a site with certificates from a CA is served by default: CAs and visitors connect
+// to these ports.
 const (
 	autoListen     = ":80"
 	autoListenTLS  = ":443"
 	internalListen = "127.0.0.1:8443"
 )
 
-// automatic sets the addresses that certificates which come by themselves mean.
+// automatic sets the default addresses of a site with certificates from a CA.
 func (c *Config) automatic(doc *document) {
 	auto := c.TLS.Auto
 	if auto == nil {
@@ -84,8 +84,7 @@ func (c *checker) hosts() []string {
 	return all
 }
 
-// certificates checks every pair of files, and that no client could be given
-// either of two.
+// certificates checks every pair of files, and that no two are for the same name.
 func (c *checker) certificates() {
 	t := c.cfg.TLS
 	first := map[string]string{} // the file, by kind of key and name

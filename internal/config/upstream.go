@@ -50,7 +50,7 @@ func understood(scheme, text string) (full string, ok bool) {
 	return scheme + "://" + a.String() + path, true
 }
 
-// hasScheme reports whether an upstream's address says how to talk to it.
+// hasScheme reports whether an upstream's address has a scheme.
 func hasScheme(text string) bool {
 	return strings.Contains(text, "://") || strings.HasPrefix(text, unixPrefix)
 }
@@ -106,9 +106,8 @@ func (c *checker) routes() []route {
 	return c.all
 }
 
-// upstreams checks where requests are passed on to, as far as a pool cannot
-// know: that it is not to this server itself. What it reports, the pool's own
-// Check need not say again.
+// upstreams checks what a pool cannot know: that no upstream is this server itself. What it
+// reports, the pool's own Check does not report again.
 func (c *checker) upstreams() {
 	var own []listener
 	for i, text := range c.cfg.Listen {
@@ -194,7 +193,7 @@ func (c *checker) upstreamsOf(path, scheme, pattern string, o proxy.Options, own
 	}
 }
 
-// reached is the listener of ours, if any, that an upstream's address leads to.
+// reached is the listener of this server that an upstream's address leads to, if any.
 func reached(upstream string, own []listener) (listener, bool) {
 	if path, ok := strings.CutPrefix(upstream, unixPrefix); ok {
 		for _, l := range own {
@@ -357,7 +356,7 @@ func upwards(dir string) iter.Seq[string] {
 	}
 }
 
-// kept says where the folder of another cache is named.
+// kept names the place in the config of another cache's folder.
 func (c *checker) kept(path string) string {
 	const each = "give each cache a folder of its own, or all of them the same options"
 	if p := c.doc.value(path); p.line > 0 {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// websockets checks what the options of WebSockets cannot know: the route that
-// they are for, and what of them could not be read.
+// websockets checks what the options of WebSockets cannot check themselves: their route, and
+// options that could not be read.
 func (c *checker) websockets() {
 	for _, r := range c.routes() {
 		path := join(r.path, "websocket")

@@ -105,7 +105,7 @@ func (s *Server) controlled() map[string]controlledCache {
 	return all
 }
 
-// reached is the route that answers a request: the name of its cache if it has one.
+// reached is the name of the cache of the route that answers a request; "" if it has none.
 func (s *Server) reached(r *http.Request) (string, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -123,8 +123,8 @@ func (s *Server) reached(r *http.Request) (string, bool) {
 	return route.Pattern, true
 }
 
-// reach is the route that answers a request, nil for none, and the request as its job
-// would get it.
+// reach is the route that answers a request, nil if there is none, and the request as the
+// route's job would get it.
 func (g *graph) reach(r *http.Request) (*site.Route, *http.Request) {
 	table := g.setup.Plain
 	if r.TLS != nil {
@@ -145,7 +145,8 @@ func (g *graph) reach(r *http.Request) (*site.Route, *http.Request) {
 	return f.Route, f.Request
 }
 
-// controlledCache is the cache of a route. After a reload it is the new one.
+// controlledCache is the cache of a route for the admin listener: after a reload, the new
+// one.
 type controlledCache struct {
 	s    *Server
 	name string

@@ -139,9 +139,9 @@ func hasFiles(sc config.Site) bool {
 	return false
 }
 
-// tlsKind is the kind of listener of sites over TLS. Answers say where HTTP/3 is
-// spoken (Alt-Svc), and whether HTTPS must be (HSTS), so they are others when that
-// changes.
+// tlsKind is the kind of listener of sites over TLS. It holds what their answers say of
+// HTTP/3 (Alt-Svc) and of HTTPS (HSTS): where that changes, finished answers are not
+// valid any more.
 func tlsKind(cfg *config.Config) string {
 	kind := "tls"
 	if cfg.TLS.HTTP3 {
@@ -211,9 +211,8 @@ func passesRawPaths(rc config.Route, o *signin.Options) bool {
 	return false
 }
 
-// siteNumber is the number of a site on one kind of listener: the old one if
-// nothing about the site has changed, so that its finished answers live on,
-// else a new one.
+// siteNumber is the number of a site on one kind of listener. It is the old one if nothing
+// about the site has changed, so that its finished answers stay; else a new one.
 func (b *builder) siteNumber(listener string, what any) uint64 {
 	k := keyOf(listener, what)
 	id, ok := b.old.ids[k]
@@ -225,8 +224,8 @@ func (b *builder) siteNumber(listener string, what any) uint64 {
 	return id
 }
 
-// keyOf is the same for equal options and different for others: the kind, and the
-// SHA-256 of the options, which would take kilobytes for each site.
+// keyOf identifies options: it is equal for equal ones alone. It is the kind and a SHA-256,
+// since the options themselves would take kilobytes for each site.
 func keyOf(kind string, what any) string {
 	b, err := json.Marshal(what)
 	if err != nil {

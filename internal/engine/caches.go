@@ -109,15 +109,15 @@ func outboxOf(shared string) string {
 	return filepath.Join(base, "millrace", "outbox", hex.EncodeToString(sum[:8]))
 }
 
-// closing is a function as an [io.Closer].
+// closing makes a function an [io.Closer].
 type closing func() error
 
 // Close calls it.
 func (c closing) Close() error { return c() }
 
-// relay passes messages of other machines on to a cache. The shared store is
-// opened before the cache that uses it and delivers messages at once. Until
-// connect they wait, since no purge may be lost.
+// relay delivers messages of other machines, such as purges, to a cache. The shared store
+// is opened before the cache that uses it, and receives messages at once: they wait until
+// connect, since no purge may be lost.
 type relay struct {
 	ready chan struct{} // closed by connect
 	mu    sync.RWMutex  // held for reading while the cache is told something
@@ -131,7 +131,7 @@ func (l *relay) connect(h *cache.Handler, err error) {
 	close(l.ready)
 }
 
-// cut returns when no message is being delivered; from then on none is.
+// cut ends the delivery: when it returns, no message is being delivered, and none will be.
 func (l *relay) cut() {
 	l.mu.Lock()
 	l.to = nil

@@ -11,8 +11,8 @@ import (
 	"millrace/store"
 )
 
-// certifier gets certificates by itself. It is internal/server/certs' Manager, which a
-// small build does not have.
+// certifier gets certificates from a CA. It is internal/server/certs' Manager, which a small
+// build does not have.
 type certifier interface {
 	server.Certifier
 	io.Closer
@@ -27,7 +27,7 @@ const (
 	certificateCall = time.Second
 )
 
-// certificates carries over what gets certificates by itself.
+// certificates reuses the certifier of the old graph, or makes one.
 func (b *builder) certificates() error {
 	o := b.config.TLS.Auto
 	if o == nil || len(b.config.TLS.Listen) == 0 {
@@ -63,7 +63,7 @@ func (b *builder) certificates() error {
 	return nil
 }
 
-// manage has the names of the graph that serves now certified.
+// manage tells the certifier the names of the graph that serves now.
 func (s *Server) manage() error {
 	if s.graph.auto == nil {
 		return nil
@@ -71,7 +71,7 @@ func (s *Server) manage() error {
 	return s.graph.auto.Manage(s.graph.certified, s.server.Addrs())
 }
 
-// certificates lists the certificates that come by themselves.
+// certificates lists the certificates from a CA.
 func (s *Server) certificates() []admin.Certificate {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -38,7 +38,8 @@ func Check(cfg *config.Config, worker []string) (err error) {
 	return errors.Join(server.Check(g.setup, quiet), g.close(nil))
 }
 
-// aside is a config whose server writes below dir, and keeps to this machine.
+// aside changes a config so that its server writes below dir alone, and contacts no other
+// machine.
 func aside(cfg *config.Config, dir string) *config.Config {
 	n := 0
 	own := func() string { n++; return filepath.Join(dir, strconv.Itoa(n)) }
@@ -93,7 +94,7 @@ func routeAside(r config.Route, own func() string) config.Route {
 	return r
 }
 
-// writes is an error where a server could not write what cfg has it write.
+// writes checks that a server could write the log and the folders that cfg names.
 func writes(cfg *config.Config) error {
 	if o := cfg.Log; o.Format != config.Off && o.To == "" && o.File != "" && o.File != "-" {
 		if err := appendable(o.File); err != nil {

@@ -53,7 +53,7 @@ func (s *Server) Profiled(profile []byte) error {
 	return s.board.Profiled(profile)
 }
 
-// pools are the upstreams in use, by what the dashboard calls them.
+// pools are the upstreams in use, by their names on the dashboard.
 func (s *Server) pools() map[string]*upstream.Pool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -91,7 +91,7 @@ func (s *Server) upstreams() []dashboard.Upstream {
 	return list
 }
 
-// drain keeps requests from a server of a pool, or lets it have them again.
+// drain takes a server out of its pool, or puts it back.
 func (s *Server) drain(pool, address string, on bool) error {
 	p := s.pools()[pool]
 	if p == nil {
@@ -100,7 +100,7 @@ func (s *Server) drain(pool, address string, on bool) error {
 	return p.Drain(address, on)
 }
 
-// shownCertificates are the certificates that come by themselves, and those of files.
+// shownCertificates are the certificates from a CA, and those of files.
 func (s *Server) shownCertificates() []dashboard.Certificate {
 	var list []dashboard.Certificate
 	for _, c := range s.server.FileCertificates() {
@@ -126,7 +126,7 @@ func (s *Server) shownCertificates() []dashboard.Certificate {
 // mostNames is how many names of a certificate are shown.
 const mostNames = 3
 
-// certified says in short what a certificate is for.
+// certified names what a certificate is for, in short.
 func certified(leaf *x509.Certificate) string {
 	names := server.CertificateNames(leaf)
 	for _, ip := range leaf.IPAddresses {
@@ -145,8 +145,8 @@ func issuer(leaf *x509.Certificate) string {
 // errNoCache is why nothing can be purged.
 var errNoCache = errors.New("no route here has a cache")
 
-// purge forgets what a pattern means in every cache: a URL, one with stars, or a
-// star for everything.
+// purge removes from every cache what a pattern matches: a URL, one with stars, or a star
+// for everything.
 func (s *Server) purge(ctx context.Context, what string) error {
 	selector := purge.Selector{URL: what}
 	switch {

@@ -66,7 +66,7 @@ type Options struct {
 	// Listeners are plain ones that the program has opened. They are closed with
 	// the server, or by a reload that does not have them any more.
 	Listeners []net.Listener
-	// From is the process that this one takes over from; nil: none.
+	// From is the process that this one replaces; nil: none.
 	From *handover.Predecessor
 }
 
@@ -80,23 +80,23 @@ type Server struct {
 	garbage *gogc.Governor
 	limits  *admit.Table         // what rate limits have counted
 	proofs  []byte               // signs the proofs of clients, where a config has no secret for it
-	recent  *accesslog.Recent    // what was asked for lately; nil without an admin listener
+	recent  *accesslog.Recent    // the latest requests; nil without an admin listener
 	slow    *slow.Store          // the same: requests that took long
 	board   *dashboard.Dashboard // the same
-	room    *spool.Room          // where bodies are that one side has sent and the other has not taken
+	room    *spool.Room          // buffers of bodies that one side has sent and the other has not read
 
 	mu              sync.RWMutex // held by Reload, ReopenLogs and the end of Run; for reading, while the operator works with a cache
 	graph           *graph
 	config          *config.Config         // of the graph
-	freed           bool                   // the folders that only one process may open were given away
-	closed          *Maintenance           // what a command has said; nil: what the config says
+	freed           bool                   // the folders that only one process may open were closed for a successor
+	closed          *Maintenance           // set by a command; nil: the config decides
 	maintenanceSent bool                   // closed was sent to a successor
 	unread          atomic.Pointer[string] // why the last reload failed; nil if it did not
 	// predecessors is how many processes there were before this one, each of which
 	// has handed over to the next.
 	predecessors int
-	successor    atomic.Pointer[handover.Successor] // is told what this process is told; nil: there is none
-	leaving      map[*graph]bool                    // left by a reload, and not closed yet
+	successor    atomic.Pointer[handover.Successor] // gets the purges that this process gets; nil: there is none
+	leaving      map[*graph]bool                    // replaced by a reload, and not closed yet
 	serial       uint64                             // the last site number given out
 	builds       int                                // graphs that were built, or failed to be
 	retired      sync.WaitGroup
@@ -266,8 +266,8 @@ func (s *Server) reload(cfg *config.Config) error {
 	return nil
 }
 
-// Loading spares memory until done is called: a config of many sites that is read and
-// built takes as much as the one that serves, and much garbage.
+// Loading has garbage collected sooner until done is called: a config of many sites that is
+// read and built takes as much memory as the one that serves, and makes much garbage.
 func (s *Server) Loading() (done func()) {
 	s.mu.RLock()
 	many := len(s.config.Sites) >= manySites
@@ -294,9 +294,9 @@ func (s *Server) notReloaded() string {
 	return ""
 }
 
-// retire closes what only the old graph has, after its last request. Graphs
-// are closed in their order: a part that went from one to the next is in use
-// by both. The goroutine ends with the last request or with Run, which waits.
+// retire closes the parts that only the old graph has, after its last request. Graphs are
+// closed in their order, since a part that the next one reuses is in use by both. The
+// goroutine ends with the last request or with Run, which waits.
 func (s *Server) retire(old, next *graph, cfg *config.Config) {
 	old.setup.Plain.Retire()
 	old.setup.Secure.Retire()

@@ -73,7 +73,7 @@ func (e *explainer) addStep(step, format string, args ...any) {
 	e.Steps = append(e.Steps, ExplainedStep{step, fmt.Sprintf(format, args...)})
 }
 
-// ended is the answer, when it is clear.
+// ended sets the answer, when it is known.
 func (e *explainer) ended(status int, format string, args ...any) {
 	e.Status, e.Answer = status, fmt.Sprintf(format, args...)
 }
@@ -178,7 +178,7 @@ func bareHost(host string) string {
 	return host
 }
 
-// build makes the site with its rules, and without its jobs.
+// build makes the site with its rules and without jobs.
 func (e *explainer) build() error {
 	b := &builder{server: &Server{meters: meter.New()}, config: e.cfg, old: newGraph(), next: newGraph()}
 	trusted, err := netset.Parse(e.cfg.TrustedProxies())
@@ -202,7 +202,7 @@ func (e *explainer) build() error {
 	return nil
 }
 
-// rules says what became of each; those that are for other paths are put together.
+// rules adds a step for each rule; those for other paths share one.
 func (e *explainer) rules(steps []site.Step) {
 	var others []string
 	flush := func() {
@@ -236,7 +236,8 @@ func (e *explainer) rules(steps []site.Step) {
 	flush()
 }
 
-// ends says what becomes of the answer: its page, and whether it is kept.
+// ends adds the steps after the job: error page, header fields, and whether the fast lane
+// may keep the answer.
 func (e *explainer) ends(r *http.Request) {
 	pages := e.site.Pages(e.route)
 	if page := pages.For(e.Status); page != "" {
@@ -262,7 +263,7 @@ func (e *explainer) ends(r *http.Request) {
 	e.addStep("lane", "cold: %s", e.cold)
 }
 
-// folder opens a route's folder for a look.
+// folder opens a route's folder for reading.
 func (e *explainer) folder(o static.Options) (*static.Handler, error) {
 	h, err := static.Inspect(o.Root, o)
 	if err != nil {

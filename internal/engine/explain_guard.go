@@ -16,8 +16,7 @@ import (
 	"millrace/internal/wire/netset"
 )
 
-// trapped says whether a trap is at the path, and reports whether it is one that
-// answers by itself.
+// trapped adds a step if the path is a trap, and reports whether the trap answers.
 func (e *explainer) trapped(r *http.Request) (answers bool, err error) {
 	if e.site.Traps == nil {
 		return false, nil
@@ -39,7 +38,7 @@ func (e *explainer) trapped(r *http.Request) (answers bool, err error) {
 	return false, nil
 }
 
-// challenged says of whom a route asks a proof.
+// challenged adds a step for the route's challenge.
 func (e *explainer) challenged(r *http.Request, rc config.Route) {
 	o := rc.Challenge
 	if o == nil {
@@ -55,11 +54,10 @@ func (e *explainer) challenged(r *http.Request, rc config.Route) {
 	}
 }
 
-// client is who the request comes from, behind proxies that are trusted.
+// client is the address of the client, as trusted proxies name it.
 func (e *explainer) client(r *http.Request) netip.Addr { return e.clients.Of(r) }
 
-// closed says whether all sites are closed for maintenance, and reports whether
-// that is the answer.
+// closed adds a step for maintenance, and reports whether that answers.
 func (e *explainer) closed(r *http.Request) (answers bool, err error) {
 	o := e.cfg.Maintenance
 	if !o.On {
@@ -82,7 +80,8 @@ func (e *explainer) closed(r *http.Request) (answers bool, err error) {
 	return true, nil
 }
 
-// admitted says who may ask there and how often, and reports whether the client may.
+// admitted adds steps for access and rate limits, and reports whether the client may come
+// in.
 func (e *explainer) admitted(r *http.Request, rc config.Route) (ok bool, err error) {
 	of := "the route's"
 	o := rc.Access
@@ -120,7 +119,7 @@ func visitorOf(a netip.Addr) string {
 	return a.String()
 }
 
-// rate says how often clients may ask.
+// rate adds a step for a rate limit.
 func (e *explainer) rate(of string, o *admit.Rate, r *http.Request) {
 	if o == nil {
 		return
@@ -143,7 +142,7 @@ func (e *explainer) rate(of string, o *admit.Rate, r *http.Request) {
 	e.addStep("rate", "%s of %s%s for %s; more gets 429. How much is left only the running server knows", o.Rate, of, burst, by)
 }
 
-// fields says what the rules for headers do to the answer.
+// fields adds a step for the rules on the answer's header fields.
 func (e *explainer) fields() {
 	var route *config.Route
 	if e.Route != "" {
@@ -171,7 +170,7 @@ func (e *explainer) fields() {
 	}
 }
 
-// forStatus reports whether a list for these statuses may be for an answer; 0 is
+// forStatus reports whether rules for these statuses may apply to an answer; status 0 is
 // one that an upstream decides.
 func forStatus(list []string, status int) bool {
 	return len(list) == 0 || status == 0 || slices.ContainsFunc(list, func(s string) bool {
@@ -179,7 +178,7 @@ func forStatus(list []string, status int) bool {
 	})
 }
 
-// whenOf says for which answers a list is.
+// whenOf names the answers that rules are for.
 func whenOf(l headers.List) (text string) {
 	if len(l.Status) > 0 {
 		text += ", for " + strings.Join(l.Status, ", ")

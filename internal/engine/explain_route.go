@@ -52,7 +52,7 @@ func (e *explainer) answers(r *http.Request) error {
 	return nil
 }
 
-// says is what of a request has a say in a rule, beside the path.
+// says lists what a rule looks at in a request beside the path.
 func says(o guard.Rule) string {
 	var list []string
 	for _, c := range []struct {
@@ -69,7 +69,7 @@ func says(o guard.Rule) string {
 	return strings.Join(list, " and ")
 }
 
-// enter is a route, with what is around its job.
+// enter follows the request into a route: sign-in and try, before its job.
 func (e *explainer) enter(r *http.Request, route *site.Route, rc config.Route) error {
 	e.Route, e.route = route.Pattern, rc
 	e.addStep("route", "%s: %s", route.Pattern, whyRoute(route.Pattern, r.URL.Path, e.found.Rule))
@@ -96,7 +96,7 @@ func (e *explainer) enter(r *http.Request, route *site.Route, rc config.Route) e
 	return e.job(r, route, rc)
 }
 
-// signIn says what visitors need, and whether the request can have it.
+// signIn adds a step for sign-in, and reports whether the request may pass.
 func (e *explainer) signIn(r *http.Request, o signin.Options) bool {
 	e.cold = "behind " + o.Kind() + " nothing is kept"
 	if e.excepted(r, o) {
@@ -130,7 +130,7 @@ func whyRoute(pattern, path string, rule int) string {
 	return "the longest one that the path begins with"
 }
 
-// try is which of the files in turn is there.
+// try adds a step for the first of the paths of try that exists.
 func (e *explainer) try(r *http.Request, route *site.Route, rc config.Route) error {
 	c, err := newCandidates(rc.Try, route.Pattern, e.scope)
 	if err != nil {
@@ -183,7 +183,7 @@ func (e *explainer) try(r *http.Request, route *site.Route, rc config.Route) err
 	return nil
 }
 
-// job is what the route's job does with the request.
+// job adds a step for what the route's job does with the request.
 func (e *explainer) job(r *http.Request, route *site.Route, rc config.Route) error {
 	switch {
 	case rc.Proxy != nil && !rc.Proxy.Stays(r.URL):
@@ -226,7 +226,7 @@ func (e *explainer) job(r *http.Request, route *site.Route, rc config.Route) err
 	return nil
 }
 
-// beside says why a job does not ask its upstream.
+// beside says why a job answers without its upstream.
 func (e *explainer) beside(job string, to []string) {
 	e.Job, e.To = job, to
 	e.cold = cmp.Or(e.cold, "the upstream is not asked")
@@ -264,7 +264,7 @@ func (e *explainer) builtIn(r *http.Request, route *site.Route, rc config.Route)
 	return nil
 }
 
-// byItself asks a handler that needs nobody else.
+// byItself calls a handler that needs no upstream.
 func (e *explainer) byItself(r *http.Request, h http.Handler, by string) {
 	w := &answerHead{header: http.Header{}}
 	h.ServeHTTP(w, r)
@@ -299,7 +299,7 @@ func (w *answerHead) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// static is which file answers.
+// static adds a step for the file that answers.
 func (e *explainer) static(r *http.Request, route *site.Route, o static.Options, images bool) error {
 	e.Job = "static"
 	if images {

@@ -9,7 +9,9 @@ import (
 	"millrace/internal/config"
 )
 
-// gates are who may ask a route: all of it, and what the route says itself.
+// gates are the access, traps, challenge and rate limits of a route. all is for requests
+// to the route; own, without those of the site that have been applied by then, for requests
+// that the try of another route leads to it.
 func (b *builder) gates(sc config.Site, rc config.Route, name string) (all, own *admit.Gate, err error) {
 	var of, alone admit.Rules
 	if of.Lists, err = b.lists(sc, rc); err != nil {
@@ -46,7 +48,7 @@ func (b *builder) gates(sc config.Site, rc config.Route, name string) (all, own 
 	return admit.New(of), admit.New(alone), nil
 }
 
-// share makes a limit one of all machines that name the same Redis.
+// share makes a rate limit common to all machines that name the same Redis.
 func (b *builder) share(l *admit.Limit, o admit.Rate, key string) error {
 	if o.Shared == "" {
 		return nil
@@ -68,7 +70,7 @@ func (b *builder) share(l *admit.Limit, o admit.Rate, key string) error {
 	return nil
 }
 
-// sharedLimits are limits with what they are exchanged by.
+// sharedLimits are limits and the exchange that makes them common.
 type sharedLimits struct {
 	*admit.Shared
 	store io.Closer

@@ -12,9 +12,9 @@ import (
 	"millrace/internal/server"
 )
 
-// graph is everything that one config leads to. It does not change once it
-// serves. Parts that survive a reload are carried over from the old graph; their
-// keys hold all of their options.
+// graph is everything that is built from one config. It does not change once it serves.
+// Parts whose options stay the same are reused by the next graph; their keys identify
+// their options.
 type graph struct {
 	setup  server.Setup
 	ids    map[string]uint64 // sites: listener, hosts and routes → number
@@ -35,13 +35,13 @@ type graph struct {
 	closed chan struct{}   // closed when this one is
 }
 
-// cachedRoute is the cache of a route, and who is let in to it.
+// cachedRoute is the cache of a route, and who may use that.
 type cachedRoute struct {
 	cache *cache.Handler
 	auth  *signin.Options // nil: everybody
 }
 
-// part is a job, or something that a job uses, with state that must be closed.
+// part is something with state that must be closed: a cache, a pool of connections, a bus.
 type part struct {
 	what   any
 	closer io.Closer

@@ -39,14 +39,13 @@ func (s *Server) TakeSocketsBack() {
 	s.admin.TakeBack()
 }
 
-// Cool is called some time before FreeFolders: what clients ask for in between is
-// what they are asking for.
+// Cool resets the counters of hot requests. It is called some time before FreeFolders, so
+// that the successor gets those of that time.
 func (s *Server) Cool() { s.server.Cool() }
 
-// FreeFolders closes the folders that only one process may have open: those of
-// caches and of converted images. The server goes on without them, as with a disk
-// that has failed. What it returns is for the successor, who is told of purges
-// from now on.
+// FreeFolders closes the folders that only one process may have open: those of caches and
+// of converted images. The server goes on without them, as with a disk that has failed.
+// What it returns is for the successor, which is sent all purges from now on.
 func (s *Server) FreeFolders(to *handover.Successor) (state handover.State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,8 +125,8 @@ func (s *Server) HandleMessage(news json.RawMessage) {
 	}
 }
 
-// inheritState takes over what commands have told the predecessor. What cannot be
-// read is another version's: then the config counts.
+// inheritState restores what commands have set in the predecessor, such as maintenance.
+// What cannot be read comes from another version: then the config decides.
 func (s *Server) inheritState() {
 	from := s.options.From
 	if from == nil {
@@ -172,7 +171,7 @@ func (s *Server) TakeFoldersBack() error {
 	return nil
 }
 
-// freedPart reports whether a part has used a folder that was given away.
+// freedPart reports whether a part used a folder that was closed for a successor.
 func (b *builder) freedPart(key string) bool {
 	if !b.server.freed {
 		return false
@@ -185,10 +184,10 @@ func (b *builder) freedPart(key string) bool {
 	return false
 }
 
-// Retire says that a successor serves. When Run's context ends, what is under way
-// goes on for limits.upgrade_timeout. Subscribers of channels without a bus are told
-// to come back at once, when nobody comes here any more: what others publish goes to
-// the successor. The admin listener is the successor's.
+// Retire says that a successor serves. When Run's context ends, connections live on for
+// limits.upgrade_timeout. Subscribers of channels without a bus are told to reconnect at
+// once, since what others publish goes to the successor. The admin listener is the
+// successor's.
 func (s *Server) Retire() {
 	s.mu.RLock()
 	patience := s.config.Limits.UpgradeTimeout
@@ -221,7 +220,7 @@ func (s *Server) Answer(ctx context.Context) error {
 // drain begins.
 func (s *Server) StartDrain() { s.server.Hurry() }
 
-// leaveAlone tells the subscribers of channels without a bus to come back.
+// leaveAlone tells the subscribers of channels without a bus to reconnect.
 func (s *Server) leaveAlone() {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -232,8 +231,7 @@ func (s *Server) leaveAlone() {
 	}
 }
 
-// leaveWebSockets tells all WebSockets to come back (1012), each after a time of
-// its own.
+// leaveWebSockets tells all WebSockets to reconnect (1012), each after a random time.
 func (s *Server) leaveWebSockets() {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -20,9 +20,9 @@ import (
 // engineTest bounds the self-test of the encoders at the start.
 const engineTest = 20 * time.Second
 
-// images is the handler of a route with images. Its parts are carried over by
-// a reload one by one: an engine for all routes with the same settings, a
-// store for all routes with the same folder, the source, the handler.
+// images is the handler of a route with images. A reload reuses its parts one by one: the
+// engine (one for all routes with the same settings), the store (one for each folder), the
+// source, the handler.
 func (b *builder) images(name string, rc config.Route) (*images.Handler, error) {
 	o := *rc.Images
 	eo := o.EngineOptions()

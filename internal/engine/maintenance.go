@@ -36,8 +36,8 @@ func (s *Server) closedNow() Maintenance {
 	return Maintenance{On: s.config.Maintenance.On}
 }
 
-// SetMaintenance closes all sites or opens them again, until the server ends or
-// is told otherwise; a reload or an upgrade changes nothing about it. No connection is dropped.
+// SetMaintenance closes all sites or opens them again, until the next call or the server's
+// end; a reload or an upgrade changes nothing about it. No connection is dropped.
 func (s *Server) SetMaintenance(on bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,7 +56,7 @@ func (s *Server) SetMaintenance(on bool) error {
 // errUpgrading: the new process has been told already what holds.
 var errUpgrading = errors.New("an upgrade is under way: try again")
 
-// closes puts a rule before all others while the sites are closed.
+// closes adds the rule that answers 503, before all others, while the sites are closed.
 func (b *builder) closes(rules []site.Rule) ([]site.Rule, error) {
 	if !b.closed {
 		return rules, nil

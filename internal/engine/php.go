@@ -12,8 +12,7 @@ import (
 	"millrace/php"
 )
 
-// php is the handler of a route with PHP: what is no script is served as if the
-// route had none.
+// php is the handler of a route with PHP. Files that are no scripts are served by static.
 func (b *builder) php(name, pattern string, rc config.Route) (h *php.Handler, err error) {
 	var files http.Handler
 	if rc.Images != nil {

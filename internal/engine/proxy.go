@@ -67,8 +67,8 @@ func (b *builder) pool(o upstream.Options) (*upstream.Pool, error) {
 	})
 }
 
-// countUnasked counts a connection to an upstream that brought what nobody had
-// asked for.
+// countUnasked counts a connection on which an upstream sent bytes that belong to no
+// request.
 func (s *Server) countUnasked() { s.meters.UpstreamUnasked.Add(0, 1) }
 
 // countUnmirrored counts a request of which a mirror got no copy.

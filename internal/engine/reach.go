@@ -15,9 +15,9 @@ import (
 	"millrace/store/s3"
 )
 
-// Reach is what a server with this config has to reach: what the config names, what
-// the jobs have by default, and what every process needs. Folders that are missing
-// are to be made. own is the config's file; "" for none.
+// Reach lists the files that a server with this config needs, for the sandbox: those that
+// the config names, the defaults of the jobs, and what every process needs. Folders that
+// are missing are to be made. own is the config's file; "" for none.
 func Reach(cfg *config.Config, own string) []confine.Rule {
 	r := &reach{reads: append(cfg.Files(), trusted(cfg)...)}
 	r.reads = append(r.reads, Configs(cfg, own)...)
@@ -42,7 +42,7 @@ func Reach(cfg *config.Config, own string) []confine.Rule {
 	return r.rules
 }
 
-// reach gathers rules.
+// reach collects the sandbox's rules.
 type reach struct {
 	rules []confine.Rule
 	reads []string // what the config names, and what it is read from
@@ -60,13 +60,13 @@ func absolute(path string) string {
 	return path
 }
 
-// read lets a file or folder be read, and what takes its place.
+// read allows reading a file or folder, also after it was replaced by another.
 func (r *reach) read(path, key string) {
 	r.add(confine.Rule{Path: path, Access: confine.Read, For: key})
 	r.rules = append(r.rules, confine.Around(absolute(path), confine.Read, key)...)
 }
 
-// store lets a folder be written, which is made where it is missing.
+// store allows writing to a folder, which is made where it is missing.
 func (r *reach) store(dir, key string) {
 	r.add(confine.Rule{Path: dir, Access: confine.Write, For: key, Make: true})
 }
@@ -114,8 +114,9 @@ func (r *reach) storesOf(route config.Route) {
 	}
 }
 
-// log lets the log's folder be written, so that rotated files get successors. Where
-// the folder holds much else, the file alone is.
+// log allows writing to the log's folder, so that a new file can follow a rotated one. Where
+// the server reads other files of that folder, or it is as broad as /var, it allows
+// writing to the log file alone.
 func (r *reach) log(cfg *config.Config) {
 	file := cfg.Log.File
 	if file == "" || file == "-" || cfg.Log.Format == config.Off {
@@ -144,7 +145,7 @@ func (r *reach) holds(dir, but string) bool {
 	return false
 }
 
-// sockets lets listeners' sockets be made and removed.
+// sockets allows making and removing listeners' sockets.
 func (r *reach) sockets(cfg *config.Config) {
 	for _, list := range []struct {
 		addresses []string
@@ -213,8 +214,7 @@ func trusted(cfg *config.Config) (all []string) {
 	return all
 }
 
-// keys lets the files be read, and what takes their place, that may have the keys
-// of S3 servers.
+// keys allows reading the files that may hold keys of S3 servers.
 func (r *reach) keys(cfg *config.Config) {
 	for _, text := range shared(cfg) {
 		for _, path := range s3.Files(text) {
@@ -234,8 +234,8 @@ func trustedBy(text string) []string {
 	return nil
 }
 
-// programs lets what converts images, and the operator's program for DNS, be
-// executed, with the system's folders of programs and libraries.
+// programs allows executing the image worker and the operator's program for DNS, with the
+// system's folders of programs and libraries.
 func (r *reach) programs(cfg *config.Config) {
 	if self, err := os.Executable(); err == nil {
 		r.extra(confine.Execute, "the program", self)

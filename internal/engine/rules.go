@@ -17,8 +17,8 @@ import (
 	"millrace/internal/wire/netset"
 )
 
-// siteFiles are what the answers of a site are made of and its config only names:
-// the site has a new number when one of them changes.
+// siteFiles are files whose content goes into a site's answers while the config only names
+// them. The site gets a new number when one of them changes.
 func (b *builder) siteFiles(sc config.Site) (stamps []string) {
 	file := func(name string) {
 		if info, err := os.Stat(name); err == nil {
@@ -96,7 +96,7 @@ func (b *builder) compileTables(clients *netset.Finder) error {
 	return nil
 }
 
-// needs makes a rule one for requests only that its tables have something for.
+// needs restricts a rule to requests for which its tables have an entry.
 func (b *builder) needs(m *match.Matcher, o guard.Rule) error {
 	to := o.Rewrite
 	if o.Redirect != nil {
@@ -185,7 +185,7 @@ func (b *builder) wrapHandler(sc config.Site, rc config.Route, r *site.Route, on
 	return nil
 }
 
-// signInOf is how visitors of a route are let in; nil for everybody.
+// signInOf is the sign-in of a route; nil if everybody may come in.
 func signInOf(sc config.Site, rc config.Route) *signin.Options {
 	o := rc.Auth
 	if o == nil {

@@ -10,7 +10,7 @@ import (
 	"millrace/static"
 )
 
-// mount tells files where their URLs begin, if they need to know.
+// mount tells a handler of files the path that its URLs begin with, if it needs that.
 func mount(rc *config.Route, pattern string) {
 	if rc.Static == nil || len(rc.Static.Dictionaries) == 0 && !rc.Static.RuleFiles || !strings.HasPrefix(pattern, "/") || !strings.HasSuffix(pattern, "/") {
 		return
@@ -32,7 +32,7 @@ func Notes(sc config.Site, pattern string) []string {
 	return append(rc.Static.Warnings(runBeside(rc)...), rc.Static.RuleFaults()...)
 }
 
-// runBeside are the endings of what PHP runs beside a route's files.
+// runBeside are the extensions of scripts that PHP runs beside a route's files.
 func runBeside(rc config.Route) []string {
 	if rc.PHP == nil {
 		return nil
@@ -72,8 +72,8 @@ func (b *builder) static(rc config.Route) (*static.Handler, error) {
 	})
 }
 
-// maxSurveys bounds the folders that are looked through at a start or reload: each may
-// have thousands of files.
+// maxSurveys bounds the folders that are searched at a start or reload: each may have
+// thousands of files.
 const maxSurveys = 64
 
 // survey logs what the operator should know about a new folder.

@@ -8,8 +8,8 @@ import (
 	"millrace/internal/server"
 )
 
-// follow says who wants to know of requests. The exporter is carried over while
-// its options are the same.
+// follow is what observes requests: tracing and the store of slow ones. The exporter is
+// reused while its options are the same.
 func (b *builder) follow() (f server.Follow, err error) {
 	tracing := b.config.Tracing
 	if !slowOptions(b.config).Off {

@@ -21,7 +21,7 @@ import (
 // siteRef is the site of a route, once it is built.
 type siteRef struct{ site *site.Site }
 
-// candidates are the paths that a route's try names.
+// candidates are the paths of a route's try.
 type candidates struct {
 	prefix string // of the route
 	paths  []*match.Template
@@ -49,8 +49,8 @@ func newCandidates(list []string, pattern string, in *match.Scope) (c candidates
 	return c, nil
 }
 
-// find is the first of them that is there, by its number; that of the last one,
-// which is not looked for, if none is. ok is false where that is no path.
+// find is the index of the first path that exists, or of the last one, which is not looked
+// for. ok is false where that is no path.
 func (c *candidates) find(r *http.Request, has func(below string) bool) (i int, path, query string, ok bool) {
 	last := len(c.paths) - 1
 	for i, p := range c.paths[:last] {
@@ -72,8 +72,8 @@ func (c *candidates) find(r *http.Request, has func(below string) bool) (i int, 
 	return last, path, query, ok
 }
 
-// end is the route for what is not there, or nil. c.status must be 0. A path that some
-// server reads as another's is not passed on.
+// end is the route for requests without a file, or nil. c.status must be 0. A path that
+// some servers read as another one is not forwarded.
 func (c *candidates) end(s *site.Site, u *url.URL) *site.Route {
 	route := s.Named(c.last)
 	if !site.IsName(c.last) {

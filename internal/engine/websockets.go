@@ -27,14 +27,14 @@ type webSocketRoute struct {
 	bound func()
 }
 
-// serves is called when this graph does, not before: a config that fails must
-// take nothing away.
+// serves is called when this graph begins to serve, not before: a config that fails must
+// not change the limits of connections.
 func (g *graph) serves(errors *slog.Logger) {
 	g.limitWebSockets(errors)
 	g.boundHistories()
 }
 
-// boundHistories has histories in memory keep what this graph's config says.
+// boundHistories applies this graph's limits to histories in memory.
 func (g *graph) boundHistories() {
 	for _, r := range g.websockets {
 		if r.bound != nil {
@@ -43,9 +43,9 @@ func (g *graph) boundHistories() {
 	}
 }
 
-// webSocket is the handler of a route with WebSockets. All routes share one
-// engine, which a reload carries over together with the handlers whose options
-// are the same: their connections do not notice.
+// webSocket is the handler of a route with WebSockets. All routes share one engine. A
+// reload reuses it with the handlers whose options are the same, so their connections
+// stay.
 func (b *builder) webSocket(hosts []string, pattern string, o websocket.Options) (*websocket.Handler, error) {
 	engine, err := reuseOrOpen(b, "websocket engine", func() (*conn.Engine, io.Closer, error) {
 		e := conn.NewEngine(b.server.errors)
@@ -89,8 +89,7 @@ func (b *builder) webSocket(hosts []string, pattern string, o websocket.Options)
 	return h, err
 }
 
-// webSocketPlaces are the places of all routes with WebSockets, as the limits of
-// the new config have them.
+// webSocketPlaces limit the WebSockets of all routes, with the limits of the new config.
 func (b *builder) webSocketPlaces(engine *conn.Engine, o websocket.Options) (*websocket.Places, error) {
 	setup := &b.next.setup
 	setup.SocketDescriptors = max(1, setup.SocketDescriptors)
@@ -156,10 +155,10 @@ type routeBus struct {
 	memory *bus.Memory // nil: it is not in memory
 }
 
-// bus is what carries the publications of a route's channels. It is a part of
-// its own, so that the history outlives a change of the route's options: clients
-// that are sent away for it find what they have missed. One in memory gets other
-// bounds (boundHistories); one of several machines is kept by them.
+// bus is the bus of a route's channels. It is a part of its own, so that the history
+// outlives a change of the route's options: clients that must reconnect for it get what
+// they have missed. The limits of one in memory change with the config (boundHistories);
+// one of several machines is reused as it is.
 func (b *builder) bus(name string, o channels.Options) (routeBus, error) {
 	keep := o.Keep()
 	if o.Bus == "" {
@@ -179,7 +178,7 @@ func (b *builder) bus(name string, o channels.Options) (routeBus, error) {
 	})
 }
 
-// hasWebSocket reports whether a handler serves in this graph, too.
+// hasWebSocket reports whether a handler of the old graph serves in this one, too.
 func (g *graph) hasWebSocket(h *websocket.Handler) bool {
 	for _, r := range g.websockets {
 		if r.handler == h {
