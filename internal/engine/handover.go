@@ -100,7 +100,7 @@ type purged struct {
 
 // forwardPurge sends a purge to the successor, if there is one.
 func (s *Server) forwardPurge(route string, what purge.Selector) error {
-	if next := s.successor.Load(); heir != nil {
+	if next := s.successor.Load(); next != nil {
 		return next.Tell(purged{route, what}) //nolint:wrapcheck // it says what was done
 	}
 	return nil
