@@ -270,9 +270,13 @@ func (s *Server) reload(cfg *config.Config) error {
 // read and built takes as much memory as the one that serves, and makes much garbage.
 func (s *Server) Loading() (done func()) {
 	s.mu.RLock()
-	many := len(s.config.Sites) >= manySites
-	s.mu.RUnlock()
-	if !many {
+	defer s.mu.RUnlock()
+	return s.spare(s.config)
+}
+
+// spare spares memory until done is called, if a config is large.
+func (s *Server) spare(cfg *config.Config) (done func()) {
+	if len(cfg.Sites) < manySites {
 		return func() {}
 	}
 	return s.garbage.Spare()
