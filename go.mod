@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
+	github.com/MicahParks/jwkset v0.11.4
 	github.com/andybalholm/brotli v1.2.8
 	github.com/anishathalye/porcupine v1.0.3
 	github.com/caddyserver/certmagic v0.25.6

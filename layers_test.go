@@ -135,7 +135,7 @@ var thirdParty = map[string][]string{
 	"images/remote":             {"golang.org/x/time"},                                 // a log line once in a while
 	"store/s3":                  {"github.com/minio/minio-go/v7", "golang.org/x/time"}, // a log line once in a while
 	"websocket":                 {"golang.org/x/time"},                                 // a log line once in a while
-	"internal/access/token":     {"github.com/golang-jwt/jwt/v5"},
+	"internal/access/token":     {"github.com/golang-jwt/jwt/v5", "github.com/MicahParks/jwkset"},
 	"websocket/conn":            {"golang.org/x/sys"},
 	"websocket/frame":           {"github.com/klauspost/compress"},
 

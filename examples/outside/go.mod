@@ -5,6 +5,7 @@ go 1.26.0
 require millrace v0.0.0
 
 require (
+	github.com/MicahParks/jwkset v0.11.4 // indirect
 	github.com/andybalholm/brotli v1.2.8 // indirect
 	github.com/caddyserver/certmagic v0.25.6 // indirect
 	github.com/caddyserver/zerossl v0.1.6 // indirect

@@ -1,7 +1,6 @@
 package token
 
 import (
-	"bytes"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -13,10 +12,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/big"
+	"math"
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/MicahParks/jwkset"
 )
 
 const (
@@ -49,7 +50,7 @@ func newKey(public any) (key, error) {
 		if n := p.N.BitLen(); n < minRSA || n > maxRSA {
 			return k, fmt.Errorf("an RSA key of %d bits is out of range: %d to %d", n, minRSA, maxRSA)
 		}
-		if p.E < 3 || p.E%2 == 0 {
+		if p.E < 3 || p.E > math.MaxInt32 || p.E%2 == 0 {
 			return k, fmt.Errorf("an RSA key with the exponent %d is broken", p.E)
 		}
 		k.algs = []string{"RS256", "PS256"}
@@ -170,20 +171,6 @@ func parseBlock(block *pem.Block) (public any, err error) {
 	return public, nil
 }
 
-// jwk is a key of a set (RFC 7517, 4; RFC 7518, 6; RFC 8037, 2).
-type jwk struct {
-	Kty string   `json:"kty"`
-	Kid string   `json:"kid"`
-	Use string   `json:"use"`
-	Ops []string `json:"key_ops"`
-	Alg string   `json:"alg"`
-	Crv string   `json:"crv"`
-	N   string   `json:"n"`
-	E   string   `json:"e"`
-	X   string   `json:"x"`
-	Y   string   `json:"y"`
-}
-
 // parseSet reads a key set (RFC 7517, 5): of what it holds those keys that
 // verify signatures. Others are not a fault: sets have keys for encryption too,
 // and of kinds that nobody knew when we were written. Secrets (kty oct) are
@@ -200,11 +187,11 @@ func parseSet(data []byte) ([]key, error) {
 	}
 	var list []key
 	for _, raw := range set.Keys {
-		var one jwk
+		var one jwkset.JWKMarshal
 		if json.Unmarshal(raw, &one) != nil {
 			continue
 		}
-		if k, ok := one.key(); ok {
+		if k, ok := keyOf(one); ok {
 			list = append(list, k)
 		}
 	}
@@ -214,74 +201,32 @@ func parseSet(data []byte) ([]key, error) {
 	return list, nil
 }
 
-func (j jwk) key() (key, bool) {
-	if (j.Use != "" && j.Use != "sig") || (j.Ops != nil && !slices.Contains(j.Ops, "verify")) {
+// keyOf is what a key of a set is, if it verifies signatures (RFC 7517, 4; RFC 7518,
+// 6; RFC 8037, 2). Certificates beside it say nothing that is asked here.
+func keyOf(j jwkset.JWKMarshal) (key, bool) {
+	if (j.USE != "" && j.USE != jwkset.UseSig) || (j.KEYOPS != nil && !slices.Contains(j.KEYOPS, jwkset.KeyOpsVerify)) {
 		return key{}, false
 	}
-	public, err := j.public()
+	read, err := jwkset.NewJWKFromMarshal(jwkset.JWKMarshal{KTY: j.KTY, CRV: j.CRV, N: j.N, E: j.E, X: j.X, Y: j.Y}, jwkset.JWKMarshalOptions{}, jwkset.JWKValidateOptions{})
 	if err != nil {
 		return key{}, false
 	}
-	k, err := newKey(public)
+	k, err := newKey(read.Key())
 	if err != nil {
 		return key{}, false
 	}
-	k.id = j.Kid
-	if j.Alg != "" {
-		if !slices.Contains(k.algs, j.Alg) {
+	if ec, ok := k.public.(*ecdsa.PublicKey); ok { // the library takes coordinates of other sizes (RFC 7518, 6.2.1.2)
+		size := base64.RawURLEncoding.EncodedLen((ec.Curve.Params().BitSize + 7) / 8)
+		if len(strings.TrimRight(j.X, "=")) != size || len(strings.TrimRight(j.Y, "=")) != size {
 			return key{}, false
 		}
-		k.algs = []string{j.Alg}
+	}
+	k.id = j.KID
+	if alg := j.ALG.String(); alg != "" {
+		if !slices.Contains(k.algs, alg) {
+			return key{}, false
+		}
+		k.algs = []string{alg}
 	}
 	return k, true
-}
-
-func (j jwk) public() (any, error) {
-	switch j.Kty {
-	case "RSA":
-		n, err := number(j.N)
-		if err != nil {
-			return nil, err
-		}
-		e, err := number(j.E)
-		if err != nil || len(e) > 4 {
-			return nil, errors.New("no exponent")
-		}
-		return &rsa.PublicKey{N: new(big.Int).SetBytes(n), E: int(new(big.Int).SetBytes(e).Int64())}, nil
-	case "EC":
-		return j.point()
-	case "OKP":
-		x, err := number(j.X)
-		if err != nil || j.Crv != "Ed25519" {
-			return nil, errors.New("no Ed25519 key")
-		}
-		return ed25519.PublicKey(x), nil
-	}
-	return nil, fmt.Errorf("kty %q", j.Kty)
-}
-
-// point is a public key on a curve; one that is not on it is an error.
-func (j jwk) point() (any, error) {
-	curve, ok := map[string]elliptic.Curve{"P-256": elliptic.P256(), "P-384": elliptic.P384(), "P-521": elliptic.P521()}[j.Crv]
-	if !ok {
-		return nil, fmt.Errorf("crv %q", j.Crv)
-	}
-	x, err := number(j.X)
-	if err != nil {
-		return nil, err
-	}
-	y, err := number(j.Y)
-	if err != nil {
-		return nil, err
-	}
-	size := (curve.Params().BitSize + 7) / 8
-	if len(x) != size || len(y) != size { // RFC 7518, 6.2.1.2
-		return nil, errors.New("a coordinate of the wrong size")
-	}
-	return ecdsa.ParseUncompressedPublicKey(curve, bytes.Join([][]byte{{4}, x, y}, nil)) // SEC 1, 2.3.3
-}
-
-// number is what RFC 7518 writes big numbers as. Some issuers pad.
-func number(s string) ([]byte, error) {
-	return base64.RawURLEncoding.DecodeString(strings.TrimRight(s, "="))
 }

@@ -1,6 +1,7 @@
 package token
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -218,6 +219,15 @@ func publicJWK(t testing.TB, kid string, k crypto.Signer) map[string]any {
 	return m
 }
 
+func mustNumber(t testing.TB, v any) []byte {
+	t.Helper()
+	b, err := base64.RawURLEncoding.DecodeString(v.(string))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
 func setOf(t testing.TB, keys ...map[string]any) []byte {
 	t.Helper()
 	text, err := json.Marshal(map[string]any{"keys": keys})
@@ -260,6 +270,12 @@ func TestParseSet(t *testing.T) {
 		{"another algorithm", setOf(t, with("alg", "RS256")), -1},
 		{"no point of the curve", setOf(t, with("y", with()["x"])), -1},
 		{"short", setOf(t, with("x", "AQAB")), -1},
+		{"long", setOf(t, with("y", b64(append([]byte{0}, mustNumber(t, with()["y"])...)))), -1},
+		{"private parts", setOf(t, with("d", "AQAB")), 1},
+		{"broken certificates", setOf(t, with("x5c", []string{"AAAA"}, "x5t", "A=", "x5u", "http://h/")), 1},
+		{"RSA of 8192 bits, zero before it", setOf(t, map[string]any{"kty": "RSA", "n": b64(append([]byte{0}, bytes.Repeat([]byte{255}, 1024)...)), "e": "AQAB"}), 1},
+		{"RSA of 1024 bits", setOf(t, map[string]any{"kty": "RSA", "n": b64(bytes.Repeat([]byte{255}, 128)), "e": "AQAB"}), -1},
+		{"exponent of nine bytes", setOf(t, map[string]any{"kty": "RSA", "n": b64(bytes.Repeat([]byte{255}, 256)), "e": b64([]byte{1, 0, 0, 0, 0, 0, 1, 0, 1})}), -1},
 		{"another curve", setOf(t, with("crv", "P-384")), -1},
 		{"unknown curve", setOf(t, with("crv", "secp256k1")), -1},
 		{"a secret", setOf(t, map[string]any{"kty": "oct", "k": b64([]byte("0123456789abcdef0123456789abcdef"))}), -1},
