@@ -43,10 +43,10 @@ bench: ## micro-benchmarks; compare two runs with: go tool -modfile=packaging/to
 pgo: ## record the profile that builds are optimised by: docs/pgo.md says what is measured before it is kept
 	GO=$(GO) packaging/tools/pgo
 
-docs: ## what is made from code and results and checked in: docs/config.md, the schema, the man page, the example config, README's chart
+docs: ## what is made from code and results and checked in: docs/config.md, the schema, the man page, the example config, README's chart, the packages in ARCHITECTURE.md
 	$(GO) test ./internal/config -run TestDocuments -update
 	$(GO) test ./cmd/millrace -run 'TestManual|TestExample' -update
-	$(GO) test . -run TestPerformanceChart -update
+	$(GO) test . -run 'TestPerformanceChart|TestPackageList' -update
 
 clean: ## everything that was built here
 	rm -rf bin dist

@@ -1,5 +1,4 @@
-// Package gate puts the figures of a measured window together ([Cost], if it can),
-// and checks the measurement itself: whether its figures mean what a
+// Package gate puts the figures of a measured window together ([Meter]), and checks the measurement itself: whether its figures mean what a
 // reader takes them to mean. A failed gate makes a result void, whatever its
 // figures. A gate that cannot check says so and does not pass.
 //

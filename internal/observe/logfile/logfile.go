@@ -1,5 +1,5 @@
 // Package logfile writes log lines where the operator wants them: to a file that is
-// rotated by size, by time, or both; or to a daemon that collects them ([Sink]).
+// rotated by size, by time, or both; or to a daemon that collects them ([Sender]).
 //
 // Rotating renames the file to its name with the time, opens a new one under the
 // old name, and compresses the old one in the background. Two processes may write
