@@ -36,13 +36,14 @@ type standoff struct {
 	streams     int // on each
 
 	opened, ended atomic.Int64
+	ramp          sync.WaitGroup // until each connection has opened what it may
 }
 
 var standoffTLS = &tls.Config{InsecureSkipVerify: true, ServerName: "localhost"}
 
-// http2 opens the streams over HTTP/2, without a window for any of them, and holds
-// them until ctx ends.
-func (s *standoff) http2(ctx context.Context, from string) error {
+// http2 opens the streams over HTTP/2, without a window for any of them, calls ready,
+// and holds them until ctx ends.
+func (s *standoff) http2(ctx context.Context, from string, ready func()) error {
 	conf := standoffTLS.Clone()
 	conf.NextProtos = []string{"h2"}
 	nc, err := (&tls.Dialer{NetDialer: &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}, Config: conf}).DialContext(ctx, "tcp", s.addr)
@@ -63,6 +64,7 @@ func (s *standoff) http2(ctx context.Context, from string) error {
 		s.opened.Add(1)
 		err = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: []byte(block.String()), EndStream: true, EndHeaders: true})
 	}
+	ready()
 	for err == nil {
 		var f http2.Frame
 		if f, err = fr.ReadFrame(); err == nil && f.Header().Type == http2.FrameRSTStream {
@@ -73,7 +75,7 @@ func (s *standoff) http2(ctx context.Context, from string) error {
 }
 
 // http3 does the same over HTTP/3.
-func (s *standoff) http3(ctx context.Context, from string) error {
+func (s *standoff) http3(ctx context.Context, from string, ready func()) error {
 	socket, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.ParseIP(from)})
 	if err != nil {
 		return err
@@ -90,6 +92,7 @@ func (s *standoff) http3(ctx context.Context, from string) error {
 		return err
 	}
 	defer qc.CloseWithError(0, "")
+	defer time.AfterFunc(time.Second, ready).Stop() // it may be allowed fewer streams
 	cc := (&http3.Transport{}).NewClientConn(qc)
 	for range s.streams {
 		str, err := cc.OpenRequestStream(ctx)
@@ -105,6 +108,7 @@ func (s *standoff) http3(ctx context.Context, from string) error {
 			return err
 		}
 	}
+	ready()
 	select {
 	case <-qc.Context().Done():
 	case <-ctx.Done():
@@ -197,6 +201,7 @@ func TestStandoff(t *testing.T) {
 					ctx, cancel := context.WithCancel(t.Context())
 					var all sync.WaitGroup
 					gate := make(chan struct{}, 16)
+					s.ramp.Add(s.connections)
 					all.Go(func() {
 						for i := range s.connections {
 							gate <- struct{}{}
@@ -206,14 +211,19 @@ func TestStandoff(t *testing.T) {
 								if protocol == "h3" {
 									attack = s.http3
 								}
-								_ = attack(ctx, attackers[i%len(attackers)]) // the server may end it
+								ready := sync.OnceFunc(s.ramp.Done)
+								_ = attack(ctx, attackers[i%len(attackers)], ready) // the server may end it
+								ready()
 							})
 						}
 					})
-					time.Sleep(5 * time.Second) // handshakes of the attack, with which its own process is busy
+					began := time.Now()
+					s.ramp.Wait()               // handshakes of the attack, with which its own process is busy
+					time.Sleep(2 * time.Second) // and what the server makes of it
+					took := time.Since(began).Round(time.Second / 10)
 					busy := visits(t, secure, "127.0.0.1", lasts)
 					now, highest := memory(t, pid)
-					t.Logf("opened %d, reset %d; idle p99 %s, busy p99 %s; memory %d KiB, then %d, at most %d: %d MiB more", s.opened.Load(), s.ended.Load(), p(idle), p(busy), before, now, highest, (highest-before)>>10)
+					t.Logf("opened %d in %s, reset %d; idle p99 %s, busy p99 %s; memory %d KiB, then %d, at most %d: %d MiB more", s.opened.Load(), took, s.ended.Load(), p(idle), p(busy), before, now, highest, (highest-before)>>10)
 					if highest-before > most {
 						t.Errorf("%d KiB", highest-before)
 					}

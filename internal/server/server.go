@@ -85,7 +85,10 @@ type Options struct {
 	// StalledStreams is how many streams of HTTP/2 and HTTP/3 may wait for their
 	// clients, which give them no window or read nothing; one address may have half of
 	// them. When there are more, connections of the address that has most are closed,
-	// those with most such streams first. Each takes up to 32 KiB. Default 1024.
+	// those with most such streams first. Each takes up to 32 KiB. The same holds for
+	// four times as many answers of HTTP/3 that are in a client's packets already, of
+	// 5 KiB each; from a quarter of them on, new clients get 10 streams at a time
+	// instead of 100. Default 1024.
 	StalledStreams int `yaml:"stalled_streams"`
 	// UpgradeTimeout is how long an old process goes on with downloads, uploads,
 	// streams and WebSockets after `millrace upgrade`. Then WebSockets are told to

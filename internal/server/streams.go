@@ -141,7 +141,10 @@ const leastStreams = 1024
 // is answered takes about what a connection takes, so there may be as many.
 func (o Options) budgets() stall.Budgets {
 	share := func(all int) stall.Limits { return stall.Limits{All: all, Each: max(1, all/2)} }
-	return stall.Budgets{Open: share(max(o.Connections, leastStreams)), Waiting: share(o.StalledStreams)}
+	return stall.Budgets{
+		Open:    share(max(o.Connections, leastStreams)),
+		Waiting: share(o.StalledStreams), Kept: share(o.StalledStreams * stall.KeptShare),
+	}
 }
 
 // watchStreams has the budget kept until it is stopped.
@@ -149,6 +152,7 @@ func (s *Server) watchStreams() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var watching sync.WaitGroup
 	watching.Go(func() { s.budget.Watch(ctx, s.crowds, s.evicted) })
+	watching.Go(func() { s.budget.WatchKept(ctx, s.crowds, s.evicted) })
 	return func() {
 		cancel()
 		watching.Wait()
@@ -178,5 +182,5 @@ func (s *Server) Measure() {
 		waiting += c.Streams(now).Waiting
 	}
 	s.meters.Streams.Set(int64(s.budget.Open()))
-	s.meters.BufferedStreams.Set(int64(waiting)*stall.Cost + s.lane.Unsent())
+	s.meters.BufferedStreams.Set(int64(waiting)*stall.Cost + int64(s.budget.Kept())*stall.KeptCost + s.lane.Unsent())
 }

@@ -28,6 +28,7 @@ type conn struct {
 	resets   h2.ResetCount
 	cut      atomic.Bool // for what the client does
 	handlers stall.Handlers
+	kept     *stall.Kept
 }
 
 // Client implements [stall.Conn].
@@ -38,7 +39,9 @@ func (c *conn) Streams(now time.Time) stall.Count {
 	if c.cut.Load() {
 		return stall.Count{}
 	}
-	return c.handlers.Streams(now)
+	n := c.handlers.Streams(now)
+	n.Kept = c.kept.Streams()
+	return n
 }
 
 // Evict implements [stall.Conn].
@@ -81,17 +84,17 @@ func (c *conn) serve() {
 			return
 		}
 		if c.listener.drains() {
-			reject(str)
+			c.reject(str)
 			continue
 		}
 		if b := c.listener.host.Budget; b.Pressed() && c.handlers.Streams(time.Now()).Waiting > stall.Few {
 			b.Refuse()
-			reject(str)
+			c.reject(str)
 			continue
 		}
 		c.begin()
 		all.Go(func() {
-			defer c.end()
+			defer c.end(str)
 			c.answer(raw, str)
 		})
 	}
@@ -105,8 +108,9 @@ func (c *conn) begin() {
 	c.listener.host.Budget.Add(1)
 }
 
-// end notes that it has ended.
-func (c *conn) end() {
+// end notes that nobody answers it any more.
+func (c *conn) end(str *quic.Stream) {
+	stall.Keep(c.kept, str)
 	c.listener.host.Budget.Add(-1)
 	c.handlers.Go()
 	c.handlers.End()
@@ -116,7 +120,8 @@ func (c *conn) end() {
 
 // reject has the client send a request elsewhere: nothing of it was read (RFC
 // 9114, 8.1). quic-go has no way to say so before it comes (GOAWAY).
-func reject(str *quic.Stream) {
+func (c *conn) reject(str *quic.Stream) {
+	stall.Keep(c.kept, str)
 	str.ReleaseStreamCredit()
 	str.CancelRead(quic.StreamErrorCode(http3.ErrCodeRequestRejected))
 	str.CancelWrite(quic.StreamErrorCode(http3.ErrCodeRequestRejected))

@@ -31,6 +31,9 @@ const (
 	// client has already gone: more is an attack (rapid reset).
 	streams      = 100
 	mostRequests = 2 * streams
+	// fewStreams is how many a new connection may have while many are kept for clients
+	// that do not take them: about as much memory as the connection itself.
+	fewStreams = 10
 	// mostHeaders is how many of the requests of one connection may be on their
 	// way; further ones wait for these.
 	mostHeaders = 16
@@ -138,7 +141,10 @@ func (ids) ConnectionIDLen() int { return steer.IDBytes }
 // config is asked for each new client, as limits may change. There is no 0-RTT:
 // what comes by it can be sent again by others (RFC 9001, 9.2).
 func (l *Listener) config() *quic.Config {
-	limits := l.host.Limits()
+	limits, streams := l.host.Limits(), int64(streams)
+	if l.host.Budget.Keeps() {
+		streams = fewStreams
+	}
 	return &quic.Config{
 		HandshakeIdleTimeout:  limits.HandshakeTimeout / 2, // all of it may take twice that
 		MaxIdleTimeout:        limits.IdleTimeout,
@@ -190,7 +196,7 @@ func (l *Listener) accept() {
 		if ready, ok := qc.Context().Value(readyKey{}).(func()); ok {
 			ready()
 		}
-		c := &conn{listener: l, quic: qc, moved: make(chan struct{}, 1)}
+		c := &conn{listener: l, quic: qc, moved: make(chan struct{}, 1), kept: l.host.Budget.NewKept()}
 		c.since.Store(time.Now().UnixNano())
 		l.mu.Lock()
 		if !l.draining.IsZero() {

@@ -36,8 +36,8 @@ const (
 type Conn interface {
 	// Client is what limits count its client as; the zero address: as one of its own.
 	Client() netip.Addr
-	// Streams is how many of its streams are open, and how many of them wait for
-	// the client.
+	// Streams is how many of its streams are open, how many of them wait for the
+	// client, and how many are kept for it.
 	Streams(now time.Time) Count
 	// Evict ends the connection, without waiting for the client.
 	Evict()
@@ -47,6 +47,7 @@ type Conn interface {
 type Count struct {
 	Open    int
 	Waiting int // of Open
+	Kept    int // not open any more, see [Kept]
 }
 
 // Limits are what all connections may have together, and those of one client.

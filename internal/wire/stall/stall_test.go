@@ -122,7 +122,7 @@ func TestHandlers(t *testing.T) {
 		var h Handlers
 		count := func(open, waiting int) {
 			t.Helper()
-			if c := h.Streams(time.Now()); c != (Count{open, waiting}) {
+			if c := h.Streams(time.Now()); c != (Count{Open: open, Waiting: waiting}) {
 				t.Errorf("%+v, want %d, %d", c, open, waiting)
 			}
 		}

@@ -19,6 +19,8 @@ const (
 // limits.
 type Budget struct {
 	open      atomic.Int64
+	kept      atomic.Int64
+	left      atomic.Int64 // of kept, after the last collection
 	wakeAbove atomic.Int64 // with so many open streams, few waited
 	limit     atomic.Pointer[Budgets]
 	wake      chan struct{} // a token: there may be too many
@@ -29,6 +31,7 @@ type Budget struct {
 type Budgets struct {
 	Open    Limits // streams, whatever they wait for
 	Waiting Limits // those that wait for their clients
+	Kept    Limits // those that QUIC keeps for them, see [Kept]
 }
 
 // NewBudget returns one. refused is told of each stream that is refused.
