@@ -176,8 +176,8 @@ func (h *Handler) ahead(ctx context.Context, name string) (p picture) {
 	return p
 }
 
-// make has one variant made, if it is not there. Only then the table hears of
-// it, or a look at a large folder would push out what visitors ask for.
+// make has one variant made, if it is not there. The table notes only a variant that
+// was made: otherwise a look at a large folder would evict what visitors ask for.
 func (h *Handler) make(ctx context.Context, f original.File, w wanted) (Saving, error) {
 	if s, err := h.saving(ctx, f, w, 0); !errors.Is(err, store.ErrNotFound) {
 		return s, err

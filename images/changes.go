@@ -34,8 +34,8 @@ const (
 	prefetchEvery = 10 * time.Minute
 )
 
-// again does something after a while and then again and again, each time that
-// long after the last one has ended, until Close.
+// again calls do after first, and then each time that every has passed since the last
+// call ended, until Close.
 func (h *Handler) again(first, every time.Duration, do func()) {
 	timer := time.NewTimer(first)
 	defer timer.Stop()
@@ -50,8 +50,8 @@ func (h *Handler) again(first, every time.Duration, do func()) {
 	}
 }
 
-// follow looks at the records, and at the originals that may have changed: those
-// whose generation was invalidated, and those that never had one.
+// follow checks the records of originals that may have changed: those whose generation
+// was invalidated, and those that never had one.
 func (h *Handler) follow() {
 	h.improving = slices.DeleteFunc(h.improving, improvement.over)
 	h.room = maxImproving - len(h.improving)
@@ -77,8 +77,8 @@ func (h *Handler) follow() {
 	}
 }
 
-// review does what is due for the variants of a record. Where another answer
-// may be the best one now, the lane has to ask.
+// review does what is due for a record's variants, and invalidates what the lane has
+// where another answer may be the best one now.
 func (h *Handler) review(rec *record) {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()

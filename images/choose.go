@@ -73,7 +73,7 @@ func (h *Handler) choose(ctx context.Context, f original.File, all []wanted) cho
 	return s.choice
 }
 
-// surveyed is what a survey has found.
+// surveyed is the result of survey.
 type surveyed struct {
 	choice  choice
 	missing []wanted // what is to be ordered, the best first
@@ -117,8 +117,8 @@ func (h *Handler) survey(rec *record, all []wanted) (s surveyed) {
 	return s
 }
 
-// look brings what is known of a variant up to date; the record's lock is held.
-// One that is ready has its answer then.
+// look updates what is known of a variant, whose record is locked. A variant that is
+// ready has its answer afterwards.
 func (h *Handler) look(rec *record, v *variant) {
 	v.expire()
 	h.ended(rec, v)
@@ -130,8 +130,8 @@ func (h *Handler) look(rec *record, v *variant) {
 	}
 }
 
-// ended learns what became of an order that nobody has told the record of: the
-// queue gave it up, or it was made for another record of the same file.
+// ended finds out how an order ended of which the record was not notified: the queue
+// gave it up, or it was made for another record of the same file.
 func (h *Handler) ended(rec *record, v *variant) {
 	if v.state != ordered {
 		return
@@ -180,9 +180,9 @@ func (h *Handler) load(rec *record, v *variant) {
 	}
 }
 
-// await orders the best variant that is quick to make, and waits for it if it
-// is predicted to be there in time. It returns why not, empty when another look
-// is worth it.
+// await orders the best variant that is quick to make, and waits for it if it is
+// predicted to be there in time. It returns the reason why it did not wait; "" means
+// that the caller should survey again.
 func (h *Handler) await(ctx context.Context, rec *record, all []wanted) (reason string) {
 	quick := all[slices.IndexFunc(all, func(w wanted) bool { return w.quick })]
 	wait := h.options.Wait

@@ -30,7 +30,7 @@ const (
 // Profiles and thumbnails may stand before that; then the whole file is read.
 const headBytes = 128 << 10
 
-// order is what became of one.
+// order is the outcome of an order.
 type order struct {
 	ticket    *queue.Ticket // nil: it will not be made now
 	err       error         // why not; nil: somebody has settled it meanwhile
@@ -285,7 +285,7 @@ func (h *Handler) run(ctx context.Context, rec *record, f original.File, w wante
 	return took, err
 }
 
-// note remembers why a conversion came to nothing; the record's lock is held.
+// note keeps the reason why a conversion failed; the record is locked.
 func (h *Handler) note(rec *record, v *variant, err error) {
 	started := !errors.Is(err, worker.ErrNotStarted)
 	if started && !refusedForNow(err) {
@@ -324,7 +324,7 @@ func (h *Handler) convert(ctx context.Context, f original.File, w wanted, urgent
 	return r, nil
 }
 
-// settle notes what became of an order, if it is still about the same file.
+// settle keeps the outcome of an order, if the record is still about the same file.
 func (h *Handler) settle(rec *record, f original.File, w wanted, s state) {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
@@ -340,8 +340,7 @@ func (h *Handler) settle(rec *record, f original.File, w wanted, s state) {
 	rec.gen.Invalidate()
 }
 
-// fail remembers that a variant cannot be made; the record's lock is held. The
-// log hears of it once.
+// fail notes that a variant cannot be made, and logs it once; the record is locked.
 func (h *Handler) fail(rec *record, v *variant, err error) {
 	v.state, v.err, v.ticket, v.interim = failed, err, nil, false
 	v.until = time.Now().Add(min(failedFor<<min(v.failures, 10), maxFailedFor))
@@ -362,8 +361,8 @@ func (h *Handler) fail(rec *record, v *variant, err error) {
 	h.log.Log(h.closing, level, "an image is served as it is: it was not converted", "file", rec.name, "format", v.wanted.Format, "err", err)
 }
 
-// improve orders the smaller one that takes more effort, once; the record's
-// lock is held.
+// improve orders, once, the smaller variant that takes more effort; the record is
+// locked.
 func (h *Handler) improve(rec *record, v *variant) {
 	w := v.wanted
 	if h.options.NoBest || v.better || v.meta.Best || v.state != ready || w.Format == codec.AVIF && w.level != "tools" ||
@@ -430,7 +429,7 @@ func (h *Handler) runBest(ctx context.Context, rec *record, f original.File, w w
 	return 0, err // what there is stays
 }
 
-// markBest notes that more effort does not make the variant smaller.
+// markBest notes in the store that more effort does not make the variant smaller.
 func (h *Handler) markBest(ctx context.Context, f original.File, w wanted, m meta) error {
 	_, o, err := h.variants.find(ctx, f, w.id)
 	if err != nil {

@@ -171,7 +171,8 @@ func same(a, b original.File) bool {
 	return a.Size == b.Size && a.Modified.Equal(b.Modified) && a.Version == b.Version
 }
 
-// staleRecord is what was known of an original that has changed or is gone.
+// staleRecord is what was known of an original that has changed or is gone, so that
+// its variants can be removed.
 type staleRecord struct {
 	file original.File
 	ids  []string
@@ -189,7 +190,7 @@ func (t *table) forget(rec *record) *staleRecord {
 	return p
 }
 
-// release lets go of a variant's bytes or descriptor; its record's lock is held.
+// release releases a variant's bytes or descriptor; its record is locked.
 func (t *table) release(v *variant) {
 	if v.answer == nil {
 		return
@@ -272,9 +273,9 @@ func (t *table) trim(inUse *record) {
 	}
 }
 
-// shrink lets go of a record's descriptors. With forget it lets go of all that
-// is known of its variants, but for what is under way or has failed, and of the
-// record itself if none is left.
+// shrink releases a record's descriptors. With forget it also forgets its variants,
+// except those that are being made or have failed, and the record itself if none is
+// left.
 func (t *table) shrink(rec *record, forget bool) {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()

@@ -205,8 +205,8 @@ func refusedForNow(err error) bool {
 	return errors.Is(err, store.ErrDown) || errors.Is(err, store.ErrBusy) || errors.Is(err, store.ErrFull) && system
 }
 
-// note remembers how the folder took something. It reports whether that is the
-// first time that it refused, since it took something.
+// note notes whether the folder took something. It reports whether this is the first
+// refusal since it last did.
 func (k *variantStore) note(err error) (first bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -220,8 +220,8 @@ func (k *variantStore) note(err error) (first bool) {
 	return first
 }
 
-// errRefused is what conversions end with that were not begun, because the
-// result could not be kept.
+// errRefused is the error of conversions that were not begun because their result
+// could not be kept.
 var errRefused = errors.New("not tried again yet")
 
 // refusal says why nothing can be kept now, as far as is known.

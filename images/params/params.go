@@ -173,7 +173,8 @@ func (a *asked) read(query string) error {
 	return nil
 }
 
-// paramsOf makes parameters of what was asked for, or says why not.
+// paramsOf makes parameters of what a query asks for, or returns why it may not ask
+// for that.
 func (o Options) paramsOf(a asked, signed bool) (p Params, err error) {
 	if a.preset != nil {
 		preset, known := o.Presets[*a.preset]

@@ -79,9 +79,9 @@ func (q *Queue) busy() bool {
 	return q.waiting[Urgent].Len()+q.waiting[Background].Len() > 0
 }
 
-// remaining is what a job still takes that has run for a while. One that is
-// overdue may be so by any time; that it takes another quarter of what it has
-// taken is a guess that keeps clients from waiting for what hangs.
+// remaining is how much longer a job takes that has run for a while. One that is
+// overdue may end at any time; a quarter of what it has taken is a guess that keeps
+// clients from waiting for jobs that hang.
 func remaining(predicted, elapsed time.Duration) time.Duration {
 	if elapsed <= predicted {
 		return predicted - elapsed

@@ -245,7 +245,7 @@ func (q *Queue) shed() *work {
 	}
 }
 
-// giveUp ends a job that waits.
+// giveUp ends a job that waits with an error.
 func (q *Queue) giveUp(w *work, err error) {
 	q.waiting[w.Priority].Remove(w.at)
 	w.at = nil

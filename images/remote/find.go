@@ -45,7 +45,7 @@ type failure struct {
 	until time.Time
 }
 
-// call is a question to a host that is under way.
+// call is a request to a host that is under way, shared by all who wait for it.
 type call struct {
 	done  chan struct{}
 	found found // set before done is closed
@@ -118,7 +118,7 @@ func (e *entry) found() found {
 	return found{file: e.file, version: e.gen.Now(), fresh: e.fresh}
 }
 
-// startCall begins to ask about a name, or joins those who do. s.mu is held.
+// startCall starts a call for a name, or joins the one under way. s.mu is held.
 func (s *Source) startCall(name string) (*call, error) {
 	if fl, ok := s.calls[name]; ok {
 		return fl, nil
@@ -164,7 +164,7 @@ type outcome struct {
 	kept    *file // in the store from before, or nil
 }
 
-// endCall takes an outcome in and wakes those who wait for it.
+// endCall notes a call's outcome and wakes those who wait for it.
 func (s *Source) endCall(name string, fl *call, o outcome) {
 	defer close(fl.done)
 	s.mu.Lock()
@@ -207,7 +207,7 @@ func (s *Source) endCall(name string, fl *call, o outcome) {
 	fl.found = e.found()
 }
 
-// learn makes an entry. s.mu is held.
+// learn makes the entry of a file. s.mu is held.
 func (s *Source) learn(name string, f *file, checked time.Time) *entry {
 	e := &entry{file: f, checked: checked}
 	if gone, full := s.files.put(name, e); full {
@@ -230,7 +230,7 @@ func (s *Source) forget(name string) {
 	}
 }
 
-// lost is told of a file that the store has no longer.
+// lost is called when the store does not have a file any more.
 func (s *Source) lost(name string, f *file) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,8 +239,8 @@ func (s *Source) lost(name string, f *file) {
 	}
 }
 
-// sweep voids the marks of what is fresh no longer: the fast lane then lets a
-// request through, which leads to a question. New starts it, Close waits for it.
+// sweep invalidates what the lane has of files that are no longer fresh: the next
+// request then asks the host. New starts it, Close waits for it.
 func (s *Source) sweep() {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()

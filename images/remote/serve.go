@@ -72,7 +72,8 @@ func (s *Source) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.ServeOriginal(w, r, original.Terms{})
 }
 
-// ServeOriginal serves the original under other terms.
+// ServeOriginal serves the original with other cache headers and rules for the lane,
+// for package images.
 func (s *Source) ServeOriginal(w http.ResponseWriter, r *http.Request, t original.Terms) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header()["Allow"] = []string{"GET, HEAD"}

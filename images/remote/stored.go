@@ -27,7 +27,7 @@ type file struct {
 
 const version = 1
 
-// same reports whether two are of one content, as far as anybody is told.
+// same reports whether two have the same content, by all that is known of it.
 func (f *file) same(other *file) bool {
 	return f.Hash == other.Hash && f.Size == other.Size && f.Type == other.Type && f.Modified.Equal(other.Modified)
 }

@@ -79,9 +79,9 @@ func (e *engine) convertHere(ctx context.Context, src Source, s convert.Spec) (*
 	return res, nil
 }
 
-// lazy is a level that is made when it is needed: testing the commands starts
-// each of them, which a worker for a small image should not pay. What the
-// first worker has found of them is known to those after it.
+// lazy is a level whose encoder is made when it is first needed: testing the commands
+// starts each of them, for which a worker with a small image should not wait. What the
+// first worker found out is passed on to later ones.
 type lazy struct {
 	level  string
 	memory int64

@@ -67,8 +67,8 @@ type job struct {
 	Memory int64 // soft limit of the child's heap; 0: what it had at its start
 }
 
-// taken is what a child says to a job before the source is sent: one that has
-// died meanwhile has not died of this image.
+// taken is the frame with which a child accepts a job before the source is sent: a
+// child that has died before that did not die of this image.
 type taken struct{}
 
 // answer ends a job; the body is the variant.

@@ -267,7 +267,7 @@ func (w *process) send(src Source, s convert.Spec) error {
 	return nil
 }
 
-// noting remembers a reader's error: io.Copy does not say which side failed.
+// noting keeps a reader's error, since io.Copy does not say which side failed.
 type noting struct {
 	r   io.Reader
 	err error
@@ -292,8 +292,8 @@ func readBody(r io.Reader, size int64) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// watch runs what talks to the child, and kills the child when ctx ends or it
-// takes too much memory. After an error the child is dead, and the error says
+// watch calls talk, which talks to the child, and kills the child when ctx ends or the
+// child takes too much memory. After an error the child is dead, and the error says
 // why. The goroutine that watches has ended when watch returns.
 func (w *process) watch(ctx context.Context, talk func() error) error {
 	var over int64

@@ -305,7 +305,7 @@ func (p *Pool) give(w *process) (closed bool) {
 	return false
 }
 
-// dismiss ends a worker that is idle still.
+// dismiss ends a worker that is still idle.
 func (p *Pool) dismiss(w *process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,7 +1,7 @@
-// Package bus is the seam through which the channels of several machines are
-// one: it puts publications into an order, keeps the latest of each channel,
-// and tells everyone who listens. [Memory] does so within one process;
-// store/bus/nats between machines. Engines pass the suite in store/bus/bustest.
+// Package bus joins the channels of several machines into one: it gives publications
+// an order, keeps the latest of each channel, and delivers them to everyone who
+// listens. [Memory] does so within one process, store/bus/nats between machines. Engines
+// pass the suite in store/bus/bustest.
 package bus
 
 import (
@@ -21,7 +21,7 @@ const MaxChannel = 255
 var (
 	// ErrClosed is returned after Close.
 	ErrClosed = errors.New("the bus is closed")
-	// ErrTooBig is returned for a publication that the engine cannot carry.
+	// ErrTooBig is returned for a publication that is larger than the engine takes.
 	ErrTooBig = errors.New("the publication is larger than the bus carries")
 	// ErrDown is returned by calls that need other machines while they cannot
 	// be reached. Publish does not return it: it delivers here, and sends the
@@ -97,8 +97,8 @@ type Member struct {
 	Info   []byte `json:"info,omitempty"` // JSON, as the grant had it
 }
 
-// Listener is told what happens. Its methods must return quickly, may not call
-// the bus, and may not wait for anyone who is in a call of Publish or Close.
+// Listener receives what happens on a bus. Its methods must return quickly, may not
+// call the bus, and may not wait for anyone who is in a call of Publish or Close.
 type Listener interface {
 	// Deliver brings the publications of channels that were listened to: those
 	// of one channel one after the other in the order of their offsets (those
@@ -130,9 +130,9 @@ type Keep struct {
 	Channels int // channels with a history; 0 means no bound. As Bytes.
 }
 
-// Bus is the seam. All methods are safe for concurrent use.
+// Bus is the interface of all engines. All methods are safe for concurrent use.
 type Bus interface {
-	// Start begins to tell l. It is called once, before anything else.
+	// Start begins to call l. It is called once, before anything else.
 	Start(l Listener) error
 	// Publish puts m into its channel (Offset and Time are the bus's) and
 	// returns it with its place. It is delivered to whoever listens, the

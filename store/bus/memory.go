@@ -32,9 +32,9 @@ const (
 	channelCost = 384
 )
 
-// Memory is the bus of one process. Offsets of a channel grow by one for as
-// long as it is kept, that is while it is listened to or has a history; a
-// channel that comes back goes on behind its last offset, perhaps not at once.
+// Memory is the bus of one process. A channel is kept while it is listened to or has a
+// history, and its offsets grow by one as long. One that comes back goes on behind its
+// last offset, perhaps with a gap.
 //
 // Publish holds the turn of its channel while it calls Deliver, which is what
 // makes the order. Nothing but another Publish of the channel, and Close, waits
@@ -93,8 +93,8 @@ func (m *Memory) Start(l Listener) error {
 	return nil
 }
 
-// Bound changes what is kept. What is there stays, but for what the new bounds
-// have no room for. Offsets and epoch go on.
+// Bound changes what is kept. What is there stays, except for what the new bounds have
+// no room for. Offsets and epoch do not change.
 func (m *Memory) Bound(keep Keep) {
 	m.keep.Store(&keep)
 	for i := range m.shards {

@@ -199,9 +199,8 @@ func (s *shard) append(c *channel, msg Message, seq uint64, own bool) {
 	s.account(h, cost(msg))
 }
 
-// bound takes away what new bounds of each channel have no room for. It holds
-// the lock for all channels of the shard: that happens when an operator changes
-// a config.
+// bound drops what new bounds of each channel have no room for. It holds the lock for
+// all channels of the shard, which happens only when an operator changes a config.
 func (s *shard) bound(keep Keep) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

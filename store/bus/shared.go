@@ -7,10 +7,9 @@ import (
 	"sync"
 )
 
-// Shared is one bus for several users within a process, one after the other or
-// at the same time: what a reload carries over while the old user still has
-// clients and the new one has some already. Both get every publication,
-// whoever made it, and the history is everybody's.
+// Shared is one bus for several users within a process, one after the other or at the
+// same time: on a reload the old user still has clients when the new one has some
+// already. Both get every publication, whoever made it, and share the history.
 type Shared struct {
 	bus Bus
 
@@ -180,7 +179,7 @@ func (u *sharedUser) Close() error {
 	return nil
 }
 
-// sharedListener tells all users what the bus tells.
+// sharedListener forwards to all users what the bus reports.
 type sharedListener Shared
 
 func (l *sharedListener) each(f func(u *sharedUser)) {

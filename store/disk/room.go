@@ -9,8 +9,8 @@ import (
 	"millrace/store"
 )
 
-// noRoom makes an ErrFull of whatever went wrong while writing: no space, a
-// quota, a limit of the process, a disk that fails. The cause stays visible.
+// noRoom wraps any error of writing as an ErrFull: no space, a quota, a limit of the
+// process, a disk that fails. The cause stays in it.
 func noRoom(doing string, err error) error {
 	return fmt.Errorf("%w: %s: %w", store.ErrFull, doing, err)
 }

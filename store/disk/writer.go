@@ -81,7 +81,7 @@ func (d *Store) Create(ctx context.Context, key string, size int64) (store.Write
 	return w, nil
 }
 
-// takes says whether a body of a size is what the options ask for.
+// takes returns an error if the options refuse a body of this size.
 func (d *Store) takes(size int64) error {
 	switch o := &d.options; {
 	case o.Largest > 0 && size > int64(o.Largest):
@@ -291,7 +291,7 @@ func (w *writer) Abort() error {
 	return nil
 }
 
-// end lets go of file and buffer.
+// end gives the file and the buffer back.
 func (w *writer) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 // mostChanges is how many keys wait to be told. Above, all may have changed.
 const mostChanges = 4096
 
-// changes are what Redis has told and Changed has not been called with yet.
+// changes are the changes that Redis has reported, before Changed is called with them.
 type changes struct {
 	mu   sync.Mutex
 	keys []string

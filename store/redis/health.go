@@ -76,8 +76,8 @@ func (h *health) failed(key string, slow bool, err error) {
 	}
 }
 
-// checked takes in what a check of the server has found. It reports whether
-// that changed anything.
+// checked notes the result of a check of the server. It reports whether that changed
+// the state.
 func (h *health) checked(err error) (changed bool) {
 	h.slow.Store(0)
 	if err != nil {

@@ -58,8 +58,8 @@ func (r *Redis) add(ctx context.Context, field string, value []byte) (id string,
 	return id, err
 }
 
-// Position is that of the last message that Message was called with, while it
-// runs of this one, for Options.From. It is From until Redis was reached.
+// Position is the position of the last message that Message was called with, for
+// Options.From of a later run. It is From until Redis was reached.
 func (r *Redis) Position() string { return *r.position.Load() }
 
 // errLost tells that the messages after a position are not all there any more.
@@ -95,7 +95,7 @@ func (r *Redis) listen() {
 	}
 }
 
-// replay hands on what is kept from before a position.
+// replay calls Message with what is kept from before a position.
 func (r *Redis) replay(until string) error {
 	key := r.stream()
 	var kept int64
@@ -139,8 +139,8 @@ func isPosition(text string) bool {
 	return ok && err1 == nil && err2 == nil
 }
 
-// follow takes one step from a position: finds one to begin at, hands on what
-// is after it, or waits for something. It returns the next position.
+// follow takes one step from a position: it finds one to begin at, delivers what is
+// behind it, or waits for something. It returns the next position.
 func (r *Redis) follow(at string, lost bool) (string, error) {
 	if at == "" {
 		// An entry of our own is where we begin: as long as it is there, nothing

@@ -125,7 +125,7 @@ func (w *writer) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// end gives the value out, once.
+// end returns the value, once; the writer has none then.
 func (w *writer) end() (value []byte, held int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -75,7 +75,8 @@ func (h *Hub) exit(ch *channel) {
 	}
 }
 
-// listens reports whether the bus delivers; if not, it will be asked to.
+// listens reports whether the bus delivers the channel. If not, it has the bus asked
+// to.
 func (h *Hub) listens(ch *channel) bool {
 	st := h.stripe(ch.name)
 	st.mu.Lock()
@@ -87,7 +88,7 @@ func (h *Hub) listens(ch *channel) bool {
 	return ch.listening
 }
 
-// tune has settle called for a channel; its stripe is locked.
+// tune queues a channel for settle; its stripe is locked.
 func (h *Hub) tune(ch *channel) {
 	if !ch.tuning {
 		ch.tuning = true
@@ -95,9 +96,9 @@ func (h *Hub) tune(ch *channel) {
 	}
 }
 
-// settle makes the bus listen to a channel that has subscribers, and ignore
-// one that has none. A channel is in one goroutine's hands at a time, so the
-// two calls cannot overtake each other.
+// settle makes the bus listen to a channel that has subscribers, and ignore one that
+// has none. Only one goroutine settles a channel at a time, so the two calls cannot
+// overtake each other.
 func (h *Hub) settle(ch *channel) {
 	st := h.stripe(ch.name)
 	for {
@@ -129,7 +130,7 @@ func (h *Hub) settle(ch *channel) {
 	}
 }
 
-// release lets those go on who waited for the bus to listen.
+// release continues the subscriptions that waited for the bus to listen.
 func (h *Hub) release(ch *channel, err error) {
 	first, _ := h.lists(ch.name)
 	for l := first; l != nil; l = l.next {
@@ -149,8 +150,8 @@ func (h *Hub) release(ch *channel, err error) {
 	}
 }
 
-// claim returns those that nobody has asked the history for. No one else does,
-// then.
+// claim returns the subscriptions for which nobody has asked the history yet, and
+// marks them, so that nobody else does.
 func (l *list) claim() []waiter {
 	l.shard.mu.Lock()
 	defer l.shard.mu.Unlock()

@@ -168,8 +168,8 @@ func (h *Hub) stripe(channel string) *stripe {
 	return &h.stripes[maphash.String(h.seed, channel)%stripes]
 }
 
-// outage knows whether other machines can be reached, and whom to tell when
-// they can again.
+// outage knows whether other machines can be reached, and which channels are to get a
+// reset when they can again.
 type outage struct {
 	mu  sync.Mutex
 	err error
@@ -185,7 +185,7 @@ func (o *outage) why() error {
 	return o.err
 }
 
-// set takes the new state, and returns the channels that are to be told.
+// set notes the new state, and returns the channels that are to get a reset.
 func (o *outage) set(err error) map[string]struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()

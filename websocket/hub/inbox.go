@@ -110,7 +110,7 @@ func (in *inbox) take() (token, bool) {
 	return t, true
 }
 
-// delivered gives back the room of a publication.
+// delivered frees the room of a publication.
 func (in *inbox) delivered(l *list, p *Publication) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -17,7 +17,7 @@ type Subscriber interface {
 	Deliver(p *Publication)
 }
 
-// Request is a wish to subscribe.
+// Request asks for a subscription.
 type Request struct {
 	Shard      int // of those that New was told
 	Subscriber Subscriber
@@ -219,8 +219,8 @@ func (h *Hub) begin(s *Subscription, j *joining) {
 // second call does nothing.
 func (h *Hub) Unsubscribe(s *Subscription) { h.leave(s) }
 
-// StopJoins ends notes of who joins and leaves for a subscription that has
-// them, and nothing else. It must be called where Subscribe may be.
+// StopJoins ends the notes of joins and leaves for a subscription, and nothing else.
+// It must be called where Subscribe may be.
 func (h *Hub) StopJoins(s *Subscription) {
 	l := s.list
 	l.shard.mu.Lock()

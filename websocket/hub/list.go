@@ -93,8 +93,8 @@ func (l *list) move(from, to int) (gap int) {
 	return from
 }
 
-// through makes s one that has what is delivered just now, if it is one that
-// has not; shard.mu is held.
+// through moves s among those that have the publication that is being delivered, if it
+// is not there yet; shard.mu is held.
 func (l *list) through(s *Subscription) {
 	o := l.open
 	if pos := int(s.pos); o != nil && pos >= o.at && pos < o.end {
@@ -112,7 +112,7 @@ func (l *list) begin(p *Publication) {
 	}
 }
 
-// serve is the hot loop.
+// serve delivers p to subs: the hot loop.
 func (l *list) serve(p *Publication, subs []*Subscription) (n int) {
 	offset, gen := p.Offset, p.gen
 	for _, s := range subs {
@@ -125,7 +125,8 @@ func (l *list) serve(p *Publication, subs []*Subscription) (n int) {
 	return n
 }
 
-// log is what is published while somebody joins: for all of a list together.
+// log keeps what is published while subscriptions of a list join, for all of them
+// together.
 type log struct {
 	entries []*Publication
 	first   uint64 // number of entries[0]
@@ -154,8 +155,8 @@ func (g *log) add(p *Publication) {
 	}
 }
 
-// since returns what s has to get of what came from number start on. whole:
-// nothing that it has to get was given up.
+// since returns what s still has to get of the entries from number start on. whole:
+// none of those was dropped.
 func (g *log) since(start uint64, s *Subscription) (entries []*Publication, whole bool) {
 	if start >= g.first {
 		return g.entries[start-g.first:], true

@@ -59,8 +59,8 @@ func (h *Hub) notify(n Note) {
 	h.spread(first, n, false)
 }
 
-// spread sends a note to lists, or only to those where somebody wants to know
-// of joins.
+// spread sends a note to lists; ofJoins: only to those with subscriptions that want
+// notes of joins.
 func (h *Hub) spread(first *list, n Note, ofJoins bool) {
 	if h.o.Note == nil {
 		return
@@ -136,8 +136,8 @@ func (h *Hub) Members(channel string) []bus.Member {
 	return members
 }
 
-// present puts a subscription among the members of its channel; shard.mu is
-// held, so that it cannot leave before.
+// present adds a subscription to the members of its channel; shard.mu is held, so that
+// it cannot leave before.
 func (h *Hub) present(s *Subscription, m *bus.Member) {
 	if m == nil {
 		return
@@ -153,7 +153,7 @@ func (h *Hub) present(s *Subscription, m *bus.Member) {
 	s.flags |= member
 }
 
-// absent takes it out again, and tells those who want to know.
+// absent removes it again, and notifies subscriptions that want to know.
 func (h *Hub) absent(s *Subscription) {
 	if s.flags&member == 0 {
 		return
@@ -170,7 +170,7 @@ func (h *Hub) absent(s *Subscription) {
 	h.notifyMember(s, m, Leave)
 }
 
-// notifyMember tells that a member came or went.
+// notifyMember sends the note that a member joined or left.
 func (h *Hub) notifyMember(s *Subscription, m *bus.Member, kind string) {
 	if m == nil {
 		return

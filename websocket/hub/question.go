@@ -53,7 +53,7 @@ func (h *Hub) next(ch *channel) (group []waiter, gen uint16) {
 	return group, ch.gen
 }
 
-// askHistory asks for a group, and then for those who came meanwhile.
+// askHistory asks the bus for a group, and then for those who came meanwhile.
 func (h *Hub) askHistory(ch *channel, group []waiter, gen uint16) {
 	for len(group) > 0 {
 		asked, others := group, []waiter(nil)
@@ -80,7 +80,7 @@ func (h *Hub) askHistory(ch *channel, group []waiter, gen uint16) {
 	}
 }
 
-// alone asks for each one by itself.
+// alone asks the history for each of them separately.
 func (h *Hub) alone(others []waiter) {
 	for _, w := range others {
 		st := h.stripe(w.s.Channel())
@@ -93,8 +93,9 @@ func (h *Hub) alone(others []waiter) {
 	}
 }
 
-// earliest is a position of one of a group behind which everything is for those
-// with its epoch; nil if nobody goes on anywhere.
+// earliest returns the earliest position of a group. What comes behind it includes
+// what each of those with the same epoch has missed. nil if none of the group
+// continues anywhere.
 func earliest(group []waiter) (first *bus.Position) {
 	for _, w := range group {
 		if p := w.j.since; p != nil && (first == nil || p.Epoch == first.Epoch && p.Offset < first.Offset) {
@@ -104,8 +105,8 @@ func earliest(group []waiter) (first *bus.Position) {
 	return first
 }
 
-// share answers those of a group to whom a history says enough, and returns
-// the others.
+// share answers the subscriptions of a group for which one history suffices, and
+// returns the others.
 func (h *Hub) share(group []waiter, gen uint16, since *bus.Position, history bus.History, err error) (others []waiter) {
 	for _, w := range group {
 		w.j.gen = gen
@@ -139,7 +140,7 @@ func part(all bus.History, since, own *bus.Position) (bus.History, bool) {
 	return bus.History{Messages: all.Messages[i:], Top: all.Top, Complete: true}, true
 }
 
-// answered takes the bus's answer. It is the runner's then.
+// answered keeps the bus's answer. From then on the subscription is the runner's.
 func (w waiter) answered(history bus.History, err error) {
 	j := w.j
 	j.history, j.err = history, err

@@ -58,9 +58,9 @@ func (sh *shard) put(l *list, p *Publication) {
 	}
 }
 
-// deliver empties the inbox, or does a slice of it and has itself called again.
-// The lists take turns: who is in a small channel does not wait for a large
-// one to be through.
+// deliver empties the inbox, or delivers a slice of it and posts itself again. Lists
+// take turns, so that subscribers of a small channel do not wait until a large one is
+// done.
 func (sh *shard) deliver() {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -86,8 +86,8 @@ func (sh *shard) deliver() {
 	}
 }
 
-// turn serves a list. steps is how much of the slice that was, n the deliveries
-// that count.
+// turn delivers to one list. steps is how much of the slice that took, n the
+// deliveries that are counted.
 func (sh *shard) turn(t token, left int) (steps, n int) {
 	l := t.l
 	o := l.open

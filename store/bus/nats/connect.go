@@ -68,7 +68,7 @@ func (l *link) init() {
 	l.lastState = "nothing"
 }
 
-// note changes something that the supervisor must look at.
+// note changes something that the supervisor has to look at, and wakes it.
 func (l *link) note(f func()) {
 	l.mu.Lock()
 	f()
@@ -100,7 +100,7 @@ func (l *link) now() (phase, <-chan struct{}) {
 	return l.phase, l.changed
 }
 
-// wait waits while it is not clear how things are, and returns the phase then.
+// wait waits until the connection is up or down, and returns the phase then.
 func (l *link) wait(ctx context.Context, most time.Duration) phase {
 	t := time.NewTimer(most)
 	defer t.Stop()
@@ -180,7 +180,7 @@ func (b *Bus) where() string {
 	return strings.Join(all, ", ")
 }
 
-// failed is told by the connection what went wrong beside everything else.
+// failed is called by the library with errors that no call returns.
 func (b *Bus) failed(_ *nats.Conn, _ *nats.Subscription, err error) {
 	if errors.Is(err, nats.ErrSlowConsumer) {
 		b.link.note(func() { b.link.missed = true })
@@ -223,7 +223,8 @@ func (b *Bus) noServer() error {
 	return fmt.Errorf("%w: NATS at %s does not answer; does nats-server -js run there?", bus.ErrDown, b.where())
 }
 
-// isDown tells everyone, unless they know.
+// isDown tells the listener and the log that the others cannot be reached, unless they
+// know.
 func (b *Bus) isDown(err error) {
 	if b.ctx.Err() != nil {
 		return
@@ -287,8 +288,9 @@ func (b *Bus) sync(dials uint64) error {
 	return nil
 }
 
-// enter notes which order this is. If it is not the one of before, positions
-// begin anew. before is what had been seen before the stream was looked at.
+// enter notes which order the stream has. If it is another one than before, positions
+// begin anew. before is the highest number that was seen before the stream was looked
+// at.
 func (b *Bus) enter(ctx context.Context, info *info, before uint64) error {
 	if b.order.current() == info.epoch && info.last < before {
 		// The server has lost its latest writes (it syncs to disk every two
@@ -310,8 +312,7 @@ func (b *Bus) enter(ctx context.Context, info *info, before uint64) error {
 	return nil
 }
 
-// watch is what there is to do while all is well. It returns when it is not any
-// more.
+// watch runs while the connection is up. It returns when it is not any more.
 func (b *Bus) watch(dials uint64) {
 	t := time.NewTicker(beat)
 	defer t.Stop()
@@ -346,7 +347,8 @@ func (b *Bus) watch(dials uint64) {
 	}
 }
 
-// look asks the stream where it is, and does what follows.
+// look asks the stream for its last number, and catches up or reports the connection
+// as down if it does not fit.
 func (b *Bus) look(missed, tick bool, dials uint64) error {
 	ctx, cancel := context.WithTimeout(b.ctx, ackTimeout)
 	defer cancel()

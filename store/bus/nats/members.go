@@ -33,7 +33,7 @@ const (
 	answersMost = 1024
 )
 
-// beatBody is what machines tell each other.
+// beatBody is the message by which machines tell each other that they live.
 type beatBody struct {
 	ID    string `json:"id"`
 	Hello bool   `json:"hello,omitempty"` // answer at once
@@ -45,7 +45,7 @@ func (m beatBody) bytes() []byte {
 	return text
 }
 
-// peers are the other machines, as far as they were heard of.
+// peers are the other machines that have sent a beat.
 type peers struct {
 	mu       sync.Mutex
 	seen     map[string]time.Time
@@ -53,7 +53,7 @@ type peers struct {
 	requests chan *nats.Msg
 }
 
-// start subscribes to what others say and ask.
+// start subscribes to the beats and requests of other machines.
 func (p *peers) start(b *Bus) error {
 	p.seen = map[string]time.Time{}
 	p.beats = make(chan *nats.Msg, peersMost)
@@ -65,8 +65,7 @@ func (p *peers) start(b *Bus) error {
 	return err
 }
 
-// note takes in what a machine says at a time. It reports whether it was not
-// known.
+// note notes a machine's beat. It reports whether the machine was not known.
 func (p *peers) note(m beatBody, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,7 +81,7 @@ func (p *peers) note(m beatBody, now time.Time) bool {
 	return !known
 }
 
-// living are the machines that were heard of lately.
+// living are the machines that have sent a beat lately.
 func (p *peers) living(now time.Time) map[string]bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,21 +96,20 @@ func (p *peers) living(now time.Time) map[string]bool {
 	return all
 }
 
-// publishBeat tells the other machines something. Nobody hears it while the server
-// cannot be reached.
+// publishBeat publishes a beat. It gets lost while the server cannot be reached.
 func (b *Bus) publishBeat(m beatBody) {
 	m.ID = b.id
 	_ = b.nc.Publish(b.o.Name+".beat", m.bytes())
 }
 
-// bye says that this machine goes, so that nobody waits for it.
+// bye tells the others that this machine ends, so that nobody waits for it.
 func (p *peers) bye(b *Bus) {
 	b.publishBeat(beatBody{Bye: true})
 	_ = b.nc.FlushTimeout(answerWait) // who does not hear it notices after a while
 }
 
-// beat tells the other machines that this one lives, hears them, and answers
-// their questions, until Close.
+// beat publishes beats, receives those of others, and answers their requests, until
+// Close.
 func (b *Bus) beat() {
 	t := time.NewTicker(beat)
 	defer t.Stop()
@@ -159,7 +157,7 @@ type part struct {
 	More    bool         `json:"more,omitempty"`
 }
 
-// answer tells who is in a channel here.
+// answer answers a request with the members of a channel on this machine.
 func (b *Bus) answer(m *nats.Msg) {
 	var q membersRequest
 	if json.Unmarshal(m.Data, &q) != nil || q.ID == b.id || m.Reply == "" || bus.CheckChannel(q.Channel) != nil {
@@ -219,7 +217,7 @@ func (b *Bus) Members(name string, done func([]bus.Member, error)) {
 	}
 }
 
-// others asks the other machines.
+// others asks the other machines for the members of a channel.
 func (b *Bus) others(ctx context.Context, name string) ([]bus.Member, error) {
 	b.link.mu.Lock()
 	fresh := time.Since(b.link.since) < getToKnow

@@ -69,7 +69,7 @@ func (o *outbox) add(p *pending) (lost []*pending) {
 	return lost
 }
 
-// live counts those of a list that are in.
+// live counts the publications in a list that are still in the outbox.
 func (o *outbox) live(list []*pending) int {
 	if len(list) <= o.keep.Messages {
 		return len(list)
@@ -83,7 +83,7 @@ func (o *outbox) live(list []*pending) int {
 	return n
 }
 
-// trim cuts off what is out at the front.
+// trim removes from the front of a list what is out of the outbox.
 func (o *outbox) trim(list []*pending) []*pending {
 	for len(list) > 0 && !o.in[list[0]] {
 		list[0] = nil
@@ -92,7 +92,7 @@ func (o *outbox) trim(list []*pending) []*pending {
 	return list
 }
 
-// out takes a publication out.
+// out removes a publication.
 func (o *outbox) out(p *pending) {
 	if !o.in[p] {
 		return
@@ -110,7 +110,7 @@ func (o *outbox) out(p *pending) {
 	}
 }
 
-// compact keeps the list at most twice as long as what is in.
+// compact keeps the list at most twice as long as the outbox.
 func (o *outbox) compact() {
 	if len(o.all) <= 2*len(o.in)+flushWindow {
 		return
@@ -124,8 +124,8 @@ func (o *outbox) compact() {
 	o.all = list
 }
 
-// batch returns the oldest n, and those before them that are too old for
-// anyone.
+// batch returns the oldest n publications, and separately those that have expired
+// before them.
 func (o *outbox) batch(n int) (batch, expired []*pending) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -168,7 +168,7 @@ func (o *outbox) settle(f func()) bool {
 	return true
 }
 
-// empty waits until it is, for a time at most.
+// empty waits until the outbox is empty, but no longer than most.
 func (o *outbox) empty(most time.Duration) {
 	t := time.NewTimer(most)
 	defer t.Stop()

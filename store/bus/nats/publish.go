@@ -117,8 +117,8 @@ func (b *Bus) confirmed(ctx context.Context, f jetstream.PubAckFuture) (uint64, 
 	}
 }
 
-// enter notes a publication, so that it is known if it comes back before its
-// confirmation.
+// enter notes a publication before it is sent, so that it is recognised if it comes
+// back before its confirmation.
 func (w *worker) enter(token string, m bus.Message) *pending {
 	key := keyOf(token, m.ID)
 	w.mu.Lock()
@@ -139,7 +139,7 @@ func (w *worker) leave(p *pending) {
 	w.forget(p)
 }
 
-// forget drops what nobody needs any more. It is called under mu.
+// forget removes a publication that nobody needs any more. It is called under mu.
 func (w *worker) forget(p *pending) {
 	if p.users == 0 && !p.queued && w.pending[p.key] == p {
 		delete(w.pending, p.key)
@@ -153,7 +153,7 @@ func (w *worker) waits(p *pending) bool {
 	return p.queued
 }
 
-// sent notes where a publication can be in the stream at the earliest.
+// sent notes the number behind which a publication can be in the stream.
 func (w *worker) sent(p *pending) {
 	epoch, after := w.b.order.current(), w.b.order.highest()
 	w.mu.Lock()
@@ -163,8 +163,8 @@ func (w *worker) sent(p *pending) {
 	}
 }
 
-// keep delivers a publication here that the server did not confirm, and puts
-// it into the outbox; unless it has come back from the server after all.
+// keep delivers a publication here that the server did not confirm, and puts it into
+// the outbox; unless it has come back from the server meanwhile.
 func (w *worker) keep(p *pending) (bus.Message, error) {
 	m := p.message
 	queue := false
@@ -192,7 +192,7 @@ func (w *worker) keep(p *pending) (bus.Message, error) {
 	return m, nil
 }
 
-// lose forgets publications for which the outbox has no room.
+// lose drops publications for which the outbox has no room.
 func (b *Bus) lose(all []*pending) {
 	if len(all) == 0 {
 		return
@@ -257,9 +257,8 @@ func (b *Bus) flush(ctx context.Context) error {
 	}
 }
 
-// recall looks whether a publication is in the stream that was sent so long
-// ago that the server may not know its ID any more. It returns its number
-// there, or 0.
+// recall searches the stream for a publication that was sent so long ago that the
+// server may not recognise its ID. It returns its number there, or 0.
 func (b *Bus) recall(ctx context.Context, p *pending) (uint64, error) {
 	w := b.worker(p.token)
 	w.mu.Lock()
@@ -282,7 +281,7 @@ func (b *Bus) recall(ctx context.Context, p *pending) (uint64, error) {
 	return 0, nil
 }
 
-// arrived takes a publication from the outbox that has its place.
+// arrived removes a publication from the outbox that has its offset.
 func (b *Bus) arrived(p *pending, seq uint64) {
 	b.outbox.remove(p)
 	w := b.worker(p.token)

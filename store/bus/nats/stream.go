@@ -82,7 +82,7 @@ func (o Options) config() jetstream.StreamConfig {
 	return c
 }
 
-// info is what we ask of a stream.
+// info is what is known of the stream, and of one channel in it.
 type info struct {
 	epoch       string
 	first, last uint64
@@ -92,8 +92,8 @@ type info struct {
 	config      jetstream.StreamConfig
 }
 
-// remarks reads a stream's description. What somebody else wrote there says
-// nothing.
+// remarks reads the stream's description. A description that somebody else wrote has
+// no effect.
 func remarks(description string) (limits uint64, token string) {
 	if _, err := fmt.Sscanf(description, remark, &limits, &token); err != nil {
 		return 0, ""
@@ -158,7 +158,7 @@ func (b *Bus) info(ctx context.Context, token string) (info, error) {
 	return newInfo(answer.StreamInfo, subject), nil
 }
 
-// infos lets those share one question who ask at the same time.
+// infos shares one request between all who ask for the stream at the same time.
 type infos struct {
 	mu   sync.Mutex
 	busy bool
@@ -171,7 +171,7 @@ type infoCall struct {
 	err  error
 }
 
-// share returns what the stream is at a moment after the call.
+// share returns the state of the stream at a moment after the call.
 func (b *Bus) share(ctx context.Context) (info, error) {
 	b.infos.mu.Lock()
 	f := b.infos.next
@@ -272,12 +272,12 @@ func alike(have, want jetstream.StreamConfig) bool {
 		have.RePublish != nil && have.RePublish.Destination == want.RePublish.Destination && !have.AllowDirect
 }
 
-// wider reports whether more is kept of a channel than was before.
+// wider reports whether the stream is to keep more of a channel than before.
 func wider(have, want jetstream.StreamConfig) bool {
 	return want.MaxMsgsPerSubject > have.MaxMsgsPerSubject
 }
 
-// order is what we know of the stream's order.
+// order is what this machine knows of the stream's order.
 type order struct {
 	mu     sync.Mutex
 	epoch  string
@@ -286,7 +286,7 @@ type order struct {
 	known  bool   // this machine has been in step once
 }
 
-// enter takes an epoch over. It reports whether there was another one.
+// enter adopts an epoch. It reports whether there was another one.
 func (o *order) enter(epoch string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -315,17 +315,17 @@ func (o *order) saw(seq uint64) {
 	o.high = max(o.high, seq)
 }
 
-// highest is the highest number seen. A look at the stream that begins after
-// it and finds less has found that the stream went back.
+// highest is the highest number seen. A later look at the stream that finds less shows
+// that the stream went back.
 func (o *order) highest() uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.high
 }
 
-// settle takes in where the stream was at a look, and returns where it was at
-// the one before: whatever the server had published by then has long come, over
-// a connection that was not lost in between.
+// settle notes the stream's last number at a look, and returns that of the look
+// before. Whatever the server had published by then has come by now, over a connection
+// that was not lost in between.
 func (o *order) settle(last uint64) uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -343,7 +343,7 @@ func (o *order) caughtUp(last uint64) {
 	o.looked, o.known = last, true
 }
 
-// inStep reports whether this machine ever was.
+// inStep reports whether this machine was ever caught up.
 func (o *order) inStep() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

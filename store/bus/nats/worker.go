@@ -168,8 +168,8 @@ func (b *Bus) Ignore(name string) {
 	}
 }
 
-// based takes in the top of a history of a channel: who has it needs nothing
-// from before.
+// based notes the top of a channel's history: who has read that needs nothing from
+// before.
 func (w *worker) based(token string, top uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -196,8 +196,8 @@ func (w *worker) find(token string, sub *nats.Subscription) *channel {
 	return c
 }
 
-// mark has settled moved to a number when all that has come by now is taken. A
-// queue that is full does without: the next one will do.
+// mark moves settled to a number when everything that has come by now was handled. It
+// does nothing if the queue is full: the next one will do.
 func (w *worker) mark(settled uint64) {
 	select {
 	case w.live <- &nats.Msg{Reply: strconv.FormatUint(settled, 10)}: // of no subscription
@@ -205,8 +205,8 @@ func (w *worker) mark(settled uint64) {
 	}
 }
 
-// take brings a message from the server to the listener, or holds it back
-// until what is missing before it is read.
+// take gives a message from the server to the listener, or holds it back until what is
+// missing before it was read.
 func (w *worker) take(m *nats.Msg) {
 	if m.Sub == nil {
 		if settled, err := strconv.ParseUint(m.Reply, 10, 64); err == nil {
@@ -250,7 +250,8 @@ func (w *worker) hold(c *channel, m *nats.Msg) {
 	w.held += len(m.Data)
 }
 
-// takeHeld takes back what is held.
+// takeHeld returns the messages that a channel holds back, and holds none from then
+// on.
 func (w *worker) takeHeld(c *channel) []*nats.Msg {
 	held := c.held
 	c.held = nil
@@ -290,7 +291,7 @@ func (w *worker) deliver(c *channel, s stored) {
 	}
 }
 
-// fillGap reads what came after a number.
+// fillGap reads from the stream what a channel is missing after a number.
 func (w *worker) fillGap(c *channel, after uint64) {
 	id := w.b.fills.Add(1)
 	c.fill, c.gap, c.count = id, after, 0
@@ -352,8 +353,8 @@ func (w *worker) filled(c *channel, whole bool) {
 	}
 }
 
-// begin readies all channels for a reading of the whole stream. It returns how
-// many there are, and the number behind which to read.
+// begin prepares all channels for a reading of the whole stream. It returns how many
+// there are, and the number behind which to read.
 func (w *worker) begin(id uint64) (n int, from uint64) {
 	from = math.MaxUint64
 	for _, c := range w.all() {
@@ -368,7 +369,7 @@ func (w *worker) begin(id uint64) (n int, from uint64) {
 	return n, from
 }
 
-// read takes in what the reading found.
+// read delivers what a reading has found.
 func (w *worker) read(id uint64, found []stored) {
 	for _, s := range found {
 		c := w.find(s.token, nil)
@@ -380,8 +381,8 @@ func (w *worker) read(id uint64, found []stored) {
 	}
 }
 
-// end ends a reading up to a number. now is the stream after it; first says
-// that there was none before, so that nothing can have been missed.
+// end ends a reading up to the number until. now is the stream after it; first says
+// that it was the first one, so that nothing can have been missed before.
 func (w *worker) end(id, until uint64, now info, first bool) {
 	w.settled = max(w.settled, until)
 	for _, c := range w.all() {
