@@ -115,7 +115,7 @@ func (e *Engine) formats(names []string) (all []format) {
 // Abilities say who writes which of the formats that the handler makes.
 func (h *Handler) Abilities() worker.Abilities {
 	can := h.engine.Abilities()
-	mine := worker.Abilities{Level: can.Level, Formats: map[codec.Format]worker.Capability{}}
+	mine := worker.Abilities{Level: can.Level, Formats: map[codec.Format]worker.EncoderInfo{}}
 	for _, f := range h.formats {
 		mine.Formats[f.Format] = can.Formats[f.Format]
 	}

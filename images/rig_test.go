@@ -70,9 +70,9 @@ func (f *fakeConverter) Convert(ctx context.Context, src worker.Source, s conver
 }
 
 func (f *fakeConverter) Abilities() worker.Abilities {
-	a := worker.Abilities{Level: "fake", Formats: map[codec.Format]worker.Capability{}}
+	a := worker.Abilities{Level: "fake", Formats: map[codec.Format]worker.EncoderInfo{}}
 	for format, level := range f.levels {
-		a.Formats[format] = worker.Capability{Level: level, By: "a test"}
+		a.Formats[format] = worker.EncoderInfo{Level: level, By: "a test"}
 	}
 	return a
 }

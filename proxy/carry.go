@@ -60,9 +60,9 @@ func (h *Handler) handedOver(began time.Time, beyond bool) {
 	}
 }
 
-// carries reports whether loops can forward the route's requests: nothing on their way
+// canForward reports whether loops can forward the route's requests: nothing on their way
 // needs an http.Request.
-func (h *Handler) carries() bool {
+func (h *Handler) canForward() bool {
 	_, ours := h.pool.(*upstream.Pool)
 	return ours && !h.stream
 }

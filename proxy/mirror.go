@@ -89,15 +89,15 @@ func (o Options) OfMirror() upstream.Options {
 
 // Copies sends copies to a mirror. It must be closed.
 type Copies struct {
-	pool    http.RoundTripper
-	percent float64
-	body    int64
-	dropped func()
-	free    chan struct{}
-	held    atomic.Int64 // bytes of bodies
-	ctx     context.Context
-	stop    context.CancelFunc
-	running sync.WaitGroup
+	pool      http.RoundTripper
+	percent   float64
+	body      int64
+	dropped   func()
+	free      chan struct{}
+	bodyBytes atomic.Int64 // bytes of bodies
+	ctx       context.Context
+	stop      context.CancelFunc
+	running   sync.WaitGroup
 }
 
 // NewCopies makes the sender of copies. The pool stays the caller's to close. dropped
@@ -145,10 +145,10 @@ func (c *Copies) send(out *http.Request, body *upload) {
 		}
 	}
 	leave := func() {
-		c.held.Add(-holds)
+		c.bodyBytes.Add(-holds)
 		<-c.free
 	}
-	if c.held.Add(holds) > mostHeld {
+	if c.bodyBytes.Add(holds) > mostHeld {
 		c.dropped()
 		leave()
 		return

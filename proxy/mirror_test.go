@@ -105,7 +105,7 @@ func TestMirrorHangs(t *testing.T) {
 // TestMirrorHolds: copies hold no more than mostHeld of bodies, and give it back.
 func TestMirrorHolds(t *testing.T) {
 	x := newMirrored(t, "h1", Mirror{Body: 100}, nil)
-	x.copies.held.Store(mostHeld - 10)
+	x.copies.bodyBytes.Store(mostHeld - 10)
 	for _, body := range []string{"01234567890", "01234", "56789"} {
 		x.do(x.request("POST", "/", strings.NewReader(body)))
 		x.copies.running.Wait()
@@ -113,7 +113,7 @@ func TestMirrorHolds(t *testing.T) {
 	if n := x.dropped.Load(); n != 1 || x.got["POST / "+" 5 01234"] != 1 {
 		t.Errorf("%d were not mirrored, want the first: %v", n, x.got)
 	}
-	if n := x.copies.held.Load(); n != mostHeld-10 {
+	if n := x.copies.bodyBytes.Load(); n != mostHeld-10 {
 		t.Errorf("%d bytes are held in the end, want %d", n, mostHeld-10)
 	}
 }

@@ -139,7 +139,7 @@ type Handler struct {
 	stream   bool
 	buffer   Buffer
 	room     *spool.Room
-	simple   bool         // carries
+	simple   bool         // canForward
 	odd      atomic.Int32 // answers in a row that were none for a loop
 	tried    atomic.Uint32
 	copies   *Copies // nil: none
@@ -167,7 +167,7 @@ func New(o Options, p http.RoundTripper, errorLog *slog.Logger) (*Handler, error
 		stream: o.Stream, buffer: o.Buffer.normal(), room: spool.NewRoom(spool.Options{}, errorLog),
 	}
 	h.changed = changedBy(rules)
-	h.simple = h.carries()
+	h.simple = h.canForward()
 	return h, nil
 }
 

@@ -159,7 +159,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case h.proxy != nil && !wantsWebSocket(r):
 		h.passPlain(w, r)
-	case h.channels != nil && h.answered(w, r):
+	case h.channels != nil && h.serveChannels(w, r):
 	case !wantsWebSocket(r):
 		h.plain(w, r)
 	default:
@@ -236,9 +236,9 @@ func (h *Handler) place(r *http.Request) (*seat, *channels.Refusal) {
 	return s, nil
 }
 
-// answered serves the other paths of channels: event streams, publishing, the client.
+// serveChannels serves the other paths of channels: event streams, publishing, the client.
 // It reports whether the request was for one of them.
-func (h *Handler) answered(w http.ResponseWriter, r *http.Request) bool {
+func (h *Handler) serveChannels(w http.ResponseWriter, r *http.Request) bool {
 	switch r.URL.Path {
 	case "/sse":
 		if !h.accepts(r) {

@@ -137,11 +137,11 @@ type server[C Cache] struct {
 func Handler[C Cache](caches func() map[string]C, route func(*http.Request) (string, bool), meters func() []*meter.Cache) http.Handler {
 	s := &server[C]{caches, route, meters}
 	mux := http.NewServeMux()
-	mux.Handle("POST "+Prefix+"purge", answered(s.purge))
-	mux.Handle("GET "+Prefix+"explain", answered(s.explain))
-	mux.Handle("GET "+Prefix+"recent", answered(s.recent))
-	mux.Handle("GET "+Prefix+"stats", answered(s.stats))
-	mux.Handle("GET "+Prefix+"{$}", answered(func(*http.Request) (any, error) {
+	mux.Handle("POST "+Prefix+"purge", handlerOf(s.purge))
+	mux.Handle("GET "+Prefix+"explain", handlerOf(s.explain))
+	mux.Handle("GET "+Prefix+"recent", handlerOf(s.recent))
+	mux.Handle("GET "+Prefix+"stats", handlerOf(s.stats))
+	mux.Handle("GET "+Prefix+"{$}", handlerOf(func(*http.Request) (any, error) {
 		return map[string]any{
 			"routes": s.names(),
 			"calls":  []string{"POST /cache/purge", "GET /cache/explain?url=", "GET /cache/recent?filter=&n=", "GET /cache/stats"},
@@ -169,8 +169,8 @@ type failure struct {
 	Error string `json:"error"`
 }
 
-// answered makes a handler of a function with a result.
-func answered(f func(*http.Request) (any, error)) http.Handler {
+// handlerOf makes a handler of a function with a result.
+func handlerOf(f func(*http.Request) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		status := http.StatusOK
 		v, err := f(r)

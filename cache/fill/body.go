@@ -63,18 +63,18 @@ func (c chunk) end() int64 { return c.at + int64(len(c.b)) }
 type Body struct {
 	o BodyOptions
 
-	mu     sync.Mutex
-	size   int64
-	chunks []chunk       // without gaps, up to size
-	start  int64         // offset of the first byte in chunks; size when there are none
-	held   int64         // bytes allocated for chunks
-	spill  Spill         // what o.Spill returned
-	spilt  int64         // the first bytes that are in it, and not in memory
-	full   bool          // it has failed, or there is none
-	ended  bool          // by Close
-	err    error         // wraps ErrBroken
-	more   chan struct{} // closed when something has come; nil while nobody waits
-	room   chan struct{} // closed when a reader has moved on; nil while the writer does not wait
+	mu        sync.Mutex
+	size      int64
+	chunks    []chunk       // without gaps, up to size
+	start     int64         // offset of the first byte in chunks; size when there are none
+	allocated int64         // bytes allocated for chunks
+	spill     Spill         // what o.Spill returned
+	spilt     int64         // the first bytes that are in it, and not in memory
+	full      bool          // it has failed, or there is none
+	ended     bool          // by Close
+	err       error         // wraps ErrBroken
+	more      chan struct{} // closed when something has come; nil while nobody waits
+	room      chan struct{} // closed when a reader has moved on; nil while the writer does not wait
 
 	first   *Reader // of those that a window waits for
 	open    int     // readers that are not closed
@@ -178,7 +178,7 @@ func (b *Body) addChunk(size int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.chunks = append(b.chunks, chunk{b.size, fresh})
-	b.held += size
+	b.allocated += size
 	return b.closed()
 }
 
@@ -262,7 +262,7 @@ func (b *Body) Bytes() []byte {
 		whole = append(whole, c.b...)
 	}
 	b.mu.Lock()
-	b.chunks, b.held = []chunk{{0, whole}}, size
+	b.chunks, b.allocated = []chunk{{0, whole}}, size
 	b.mu.Unlock()
 	return whole
 }

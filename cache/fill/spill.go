@@ -27,7 +27,7 @@ func (b *Body) leaveMemory() {
 		b.becomeWindow()
 		return
 	}
-	b.chunks, b.held, b.spilt, b.start = nil, 0, b.size, b.size
+	b.chunks, b.allocated, b.spilt, b.start = nil, 0, b.size, b.size
 }
 
 func (b *Body) openSpill() Spill {

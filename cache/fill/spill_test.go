@@ -39,7 +39,7 @@ func TestSpill(t *testing.T) {
 			if size, ok := b.Whole(); size != 200_000 || !ok || b.Bytes() != nil || b.Spilt() != Spill(p) || opened != 1 {
 				t.Errorf("Whole is %d, %v; opened %d times", size, ok, opened)
 			}
-			if !bytes.Equal(p.b, want) || b.held != 0 || b.chunks != nil {
+			if !bytes.Equal(p.b, want) || b.allocated != 0 || b.chunks != nil {
 				t.Error("the spill does not hold the body alone")
 			}
 			if _, err := io.Copy(&got, early); err != nil || !bytes.Equal(got.Bytes(), want) {
@@ -107,8 +107,8 @@ func TestSpillFull(t *testing.T) {
 					if _, err := b.Write(want[i:min(i+777, len(want))]); err != nil {
 						t.Fatal(err)
 					}
-					if b.held > 20_000 {
-						t.Fatalf("%d bytes are held", b.held)
+					if b.allocated > 20_000 {
+						t.Fatalf("%d bytes are held", b.allocated)
 					}
 				}
 				b.Close(nil)
@@ -166,8 +166,8 @@ func TestWindow(t *testing.T) {
 			synctest.Wait()
 			b.mu.Lock()
 			defer b.mu.Unlock()
-			if b.size != want || b.held > 800 {
-				t.Fatalf("the writer is at %d, want %d; %d bytes are held", b.size, want, b.held)
+			if b.size != want || b.allocated > 800 {
+				t.Fatalf("the writer is at %d, want %d; %d bytes are held", b.size, want, b.allocated)
 			}
 		}
 		size(800) // waits for a first reader

@@ -64,7 +64,7 @@ func (b *Body) slide() error {
 	for {
 		b.mu.Lock()
 		b.drop(size)
-		if b.ended || b.held+size <= b.o.Window {
+		if b.ended || b.allocated+size <= b.o.Window {
 			err := b.closed()
 			b.mu.Unlock()
 			if err != nil {
@@ -105,7 +105,7 @@ func (b *Body) waitFor(room <-chan struct{}) error {
 // that all readers have read. It leaves what it can, for readers to come.
 // b.mu is held.
 func (b *Body) drop(size int64) {
-	if b.held+size <= b.o.Window || b.first == nil {
+	if b.allocated+size <= b.o.Window || b.first == nil {
 		return
 	}
 	slowest := int64(math.MaxInt64)
@@ -113,8 +113,8 @@ func (b *Body) drop(size int64) {
 		slowest = min(slowest, r.pos.Load())
 	}
 	n := 0
-	for ; n < len(b.chunks) && b.chunks[n].end() <= slowest && b.held+size > b.o.Window; n++ {
-		b.held -= int64(cap(b.chunks[n].b))
+	for ; n < len(b.chunks) && b.chunks[n].end() <= slowest && b.allocated+size > b.o.Window; n++ {
+		b.allocated -= int64(cap(b.chunks[n].b))
 		b.start = b.chunks[n].end()
 	}
 	kept := copy(b.chunks, b.chunks[n:])

@@ -18,9 +18,9 @@ import (
 	"millrace/store"
 )
 
-// held is the largest file that is read into memory to be sent: with its header
+// mostInMemory is the largest file that is read into memory to be sent: with its header
 // it is one write.
-const held = 16 << 10
+const mostInMemory = 16 << 10
 
 // Original fetches the file if it has to, or asks whether it is still the same.
 func (s *Source) Original(r *http.Request) (original.File, error) {
@@ -151,7 +151,7 @@ func (f *found) answer(o *store.Object) (*send.Answer, error) {
 		a.Header["Last-Modified"] = []string{f.Modified.UTC().Format(http.TimeFormat)}
 	}
 	switch {
-	case f.Size <= held:
+	case f.Size <= mostInMemory:
 		a.Body = make([]byte, f.Size)
 		n, err := o.Body.ReadAt(a.Body, 0)
 		_ = o.Close() // only read

@@ -96,7 +96,7 @@ func serve(in io.Reader, out io.Writer, open func(context.Context, hello) (conve
 // serveJob does one job. The CPU it counts begins before the source is read.
 func serveJob(ctx context.Context, r io.Reader, out io.Writer, c converter, j job, size int64) error {
 	before := convert.CPUTime()
-	if err := writeFrame(out, taken{}, 0); err != nil {
+	if err := writeFrame(out, accepted{}, 0); err != nil {
 		return err
 	}
 	if j.Memory > 0 {

@@ -50,9 +50,9 @@ func newEngine(ctx context.Context, h hello) (*engine, error) {
 		e.abilities = *h.Known
 		return e, nil
 	}
-	e.abilities = Abilities{Level: e.converter.Encoder.Level(), Formats: map[codec.Format]Capability{}, Tools: tools}
+	e.abilities = Abilities{Level: e.converter.Encoder.Level(), Formats: map[codec.Format]EncoderInfo{}, Tools: tools}
 	for f, by := range e.converter.Encoder.Formats() {
-		e.abilities.Formats[f] = Capability{Level: codec.LevelOf(e.converter.Encoder, f), By: by}
+		e.abilities.Formats[f] = EncoderInfo{Level: codec.LevelOf(e.converter.Encoder, f), By: by}
 	}
 	return e, nil
 }

@@ -81,7 +81,7 @@ func badAnswer(kind string) error {
 	if err != nil {
 		return err
 	}
-	if err := writeFrame(os.Stdout, taken{}, 0); err != nil {
+	if err := writeFrame(os.Stdout, accepted{}, 0); err != nil {
 		return err
 	}
 	if _, err := io.CopyN(io.Discard, os.Stdin, n); err != nil {
@@ -132,7 +132,7 @@ func openFake(_ context.Context, h hello) (converter, *welcome, error) {
 	if h.Level == "none" {
 		return nil, nil, errors.New("there is no such level")
 	}
-	return fake{h}, &welcome{Abilities: Abilities{Level: "fake", Formats: map[codec.Format]Capability{codec.WebP: {"fake", "a test"}}}}, nil
+	return fake{h}, &welcome{Abilities: Abilities{Level: "fake", Formats: map[codec.Format]EncoderInfo{codec.WebP: {"fake", "a test"}}}}, nil
 }
 
 func (f fake) convert(_ context.Context, source []byte, s convert.Spec) (*convert.Result, error) {

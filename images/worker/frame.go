@@ -67,9 +67,9 @@ type job struct {
 	Memory int64 // soft limit of the child's heap; 0: what it had at its start
 }
 
-// taken is the frame with which a child accepts a job before the source is sent: a
+// accepted is the frame with which a child accepts a job before the source is sent: a
 // child that has died before that did not die of this image.
-type taken struct{}
+type accepted struct{}
 
 // answer ends a job; the body is the variant.
 type answer struct {

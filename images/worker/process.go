@@ -250,7 +250,7 @@ func (w *process) send(src Source, s convert.Spec) error {
 	if err := writeFrame(w.in, job{Spec: s, Memory: src.Memory}, src.Size); err != nil {
 		return err
 	}
-	if _, err := readFrame(w.lines, &taken{}, 0); err != nil {
+	if _, err := readFrame(w.lines, &accepted{}, 0); err != nil {
 		return err
 	}
 	w.took = true

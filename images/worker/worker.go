@@ -152,14 +152,14 @@ func New(ctx context.Context, o Options) (*Pool, error) {
 // Abilities are what the workers can write.
 type Abilities struct {
 	Level   string // "tools", "embedded", "tools+embedded"
-	Formats map[codec.Format]Capability
+	Formats map[codec.Format]EncoderInfo
 	// Tools are the commands that passed their self-test, so that each worker
 	// need not test them again.
 	Tools []codec.Tested `json:",omitempty"`
 }
 
-// Capability is who writes a format.
-type Capability struct {
+// EncoderInfo is who writes a format.
+type EncoderInfo struct {
 	Level string // "tools" or "embedded"
 	By    string // such as "cwebp 1.2.4"
 }

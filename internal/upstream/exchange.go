@@ -29,7 +29,7 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, http1.BufferSize); r
 type exchange struct {
 	pool        *Pool
 	place       place
-	held        bool // place has to be given back; probes have none
+	holdsPlace  bool // place has to be given back; probes have none
 	server      *server
 	caller      context.Context
 	outer       *httptrace.ClientTrace // the caller's hooks; nil: none
@@ -60,7 +60,7 @@ type exchange struct {
 
 	stream bool   // it holds a stream, not a place
 	late   bool   // so it does, since its reader waits for somebody; see Yield
-	first  []byte // of a new connection, see introduction
+	first  []byte // of a new connection, see proxyHeader
 	err    error
 }
 
@@ -68,7 +68,7 @@ type exchange struct {
 // returns an answer, whose body does that. begun is the request if an event loop has
 // sent it already; nil: it was not sent.
 func (p *Pool) ask(r *http.Request, target string, c place, up *upload, interim Interim, begun *Passage) (*http.Response, *failure) {
-	x := &exchange{pool: p, place: c, held: true, server: c.server, caller: r.Context(), upload: up, hints: interim, sentEarlier: begun}
+	x := &exchange{pool: p, place: c, holdsPlace: true, server: c.server, caller: r.Context(), upload: up, hints: interim, sentEarlier: begun}
 	err := x.run(r, target)
 	if errors.Is(err, errSpeaksHTTP2) {
 		c.server.speaks.Store(speaksHTTP2)
@@ -90,7 +90,7 @@ func (p *Pool) ask(r *http.Request, target string, c place, up *upload, interim 
 func (x *exchange) run(r *http.Request, target string) error {
 	x.outer = httptrace.ContextClientTrace(x.caller)
 	doubt := onSuspectOf(x.caller)
-	x.first = x.server.introduction(r)
+	x.first = x.server.proxyHeader(r)
 	out, err := x.write(r, target)
 	if err != nil {
 		return err

@@ -60,7 +60,7 @@ func (h *handshake) exchange(r *http.Request, target string) (*http.Response, er
 		return nil, err
 	}
 	step, began := trace.Begin(ctx, trace.Connect), time.Now()
-	if h.raw, err = s.way.connect(ctx, "tcp", s.way.target, s.introduction(r)); err != nil {
+	if h.raw, err = s.way.connect(ctx, "tcp", s.way.target, s.proxyHeader(r)); err != nil {
 		step.End(s.way.target, err)
 		return nil, err
 	}

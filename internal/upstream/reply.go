@@ -37,7 +37,7 @@ func (x *exchange) answer(r *http.Request) (*http.Response, *failure) {
 	x.reply()
 	if x.wire == nil {
 		x.pool.recordAnswer(x.place, true)
-		x.held = false
+		x.holdsPlace = false
 		return resp, nil
 	}
 	x.pool.recordAnswer(x.place, false)
@@ -149,7 +149,7 @@ func (b *reply) yield() {
 	if !x.state.CompareAndSwap(resting, reading) {
 		return
 	}
-	if x.held && !x.stream && !x.late {
+	if x.holdsPlace && !x.stream && !x.late {
 		x.late = x.pool.stream(x.place)
 	}
 	if !x.state.CompareAndSwap(reading, resting) {
@@ -185,10 +185,10 @@ func (x *exchange) judge(err error) error {
 func (x *exchange) end(whole bool, o outcome, err error) {
 	x.free(whole)
 	x.forget()
-	if !x.held {
+	if !x.holdsPlace {
 		return
 	}
-	x.held = false
+	x.holdsPlace = false
 	if x.stream || x.late {
 		x.pool.streamEnded(x.place)
 	} else {

@@ -40,7 +40,7 @@ func (x *exchange) write(r *http.Request, target string) (*outgoing, error) {
 	out := &x.out
 	*out = outgoing{method: r.Method, from: &buffers}
 	prefix := s.prefix
-	if !x.held {
+	if !x.holdsPlace {
 		prefix = "" // probes have a path of their own
 	}
 	lines := s.lines(r, target, prefix)

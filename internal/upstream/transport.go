@@ -39,7 +39,7 @@ func newTransport(way *connector, o Options, unasked func()) *http.Transport {
 		// CVE-2016-5385), must not send its requests elsewhere.
 		Proxy: nil,
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			nc, err := way.connect(ctx, network, addr, nil) // HTTP/2 has no introduction
+			nc, err := way.connect(ctx, network, addr, nil) // there is no PROXY header before HTTP/2
 			if err != nil {
 				return nil, err
 			}

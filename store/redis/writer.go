@@ -69,10 +69,10 @@ type writer struct {
 	key  string
 	size int64 // -1: not known
 
-	mu   sync.RWMutex
-	buf  []byte
-	held int // of the bytes that all writers may hold
-	done bool
+	mu       sync.RWMutex
+	buf      []byte
+	reserved int // of the bytes that all writers may hold
+	done     bool
 }
 
 // Write implements io.Writer.
@@ -97,11 +97,11 @@ func (w *writer) Write(p []byte) (int, error) {
 
 // reserve makes the buffer n bytes large if all writers together may hold that.
 func (w *writer) reserve(n int) bool {
-	if w.r.buffered.Add(int64(n-w.held)) > mostBuffered {
-		w.r.buffered.Add(int64(w.held - n))
+	if w.r.buffered.Add(int64(n-w.reserved)) > mostBuffered {
+		w.r.buffered.Add(int64(w.reserved - n))
 		return false
 	}
-	w.held = n
+	w.reserved = n
 	grown := make([]byte, len(w.buf), n)
 	copy(grown, w.buf)
 	w.buf = grown
@@ -133,7 +133,7 @@ func (w *writer) end() (value []byte, held int, err error) {
 		return nil, 0, store.ErrEnded
 	}
 	value, w.buf, w.done = w.buf, nil, true
-	return value, w.held, nil
+	return value, w.reserved, nil
 }
 
 // Commit implements [store.Writer]. If it fails for want of an answer, the

@@ -17,7 +17,7 @@
 // A loop reads up to 64 KiB into the one buffer that it has; protocol.go parses
 // the frames in place and gives payloads to the App; what the App sends is
 // collected and goes out in one write at the end of the turn. Only what is not whole yet
-// is kept with the connection (held.go), and only what the socket does not
+// is kept with the connection (partial.go), and only what the socket does not
 // take (output.go). While something waits to be written nothing more is read.
 package conn
 

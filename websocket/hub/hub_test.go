@@ -406,7 +406,7 @@ func TestCrowd(t *testing.T) {
 			f.join(t, Request{Channel: "x", Member: &bus.Member{Client: fmt.Sprint(i)}})
 			f.run.drain()
 		}
-		want(t, "told", len(watch.got), toldMembers)
+		want(t, "told", len(watch.got), notifiedMembers)
 		want(t, "members", len(f.Members("x")), MaxMembers)
 	})
 }

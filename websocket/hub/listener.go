@@ -13,10 +13,10 @@ const (
 	// channel's presence; those beyond are left out. One answer of the bus has
 	// to hold them.
 	MaxMembers = 10_000
-	// toldMembers is up to how many members of this process a channel has for
+	// notifiedMembers is up to how many members of this process a channel has for
 	// joins and leaves to be told: they are members times members messages. In
 	// a larger one, who wants to know asks Presence.
-	toldMembers = 1000
+	notifiedMembers = 1000
 )
 
 // lists returns a channel's lists, and its gen.
@@ -178,7 +178,7 @@ func (h *Hub) notifyMember(s *Subscription, m *bus.Member, kind string) {
 	ch := s.list.channel
 	st := h.stripe(ch.name)
 	st.mu.Lock()
-	first, crowd := ch.first, len(ch.members) > toldMembers
+	first, crowd := ch.first, len(ch.members) > notifiedMembers
 	st.mu.Unlock()
 	if !crowd {
 		h.spread(first, Note{Kind: kind, Channel: ch.name, Member: m}, true)

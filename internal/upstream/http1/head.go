@@ -23,8 +23,8 @@ const (
 	Length
 	// Chunks is a body that says itself where it ends.
 	Chunks
-	// Rest is everything until the connection ends.
-	Rest
+	// UntilClose is everything until the connection ends.
+	UntilClose
 	// Switched is what comes when another protocol begins behind the header.
 	Switched
 )
@@ -278,7 +278,7 @@ func frame(method string, resp *http.Response) (Head, error) {
 			head.Framing = Length
 		}
 	default:
-		head.Framing, head.Keep, resp.ContentLength = Rest, false, -1
+		head.Framing, head.Keep, resp.ContentLength = UntilClose, false, -1
 	}
 	resp.Close = !head.Keep
 	return head, nil

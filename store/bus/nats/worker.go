@@ -37,8 +37,8 @@ type worker struct {
 	live   chan *nats.Msg
 	events chan func()
 	// Of run alone: what is held back, and by whom.
-	held    int // bytes
-	holding map[*channel]bool
+	heldSize int // bytes
+	holding  map[*channel]bool
 	// settled: what the stream had up to this number, and what came of it, was
 	// taken from live. It moves on for channels on which nothing happens.
 	settled uint64
@@ -241,13 +241,13 @@ func (w *worker) take(m *nats.Msg) {
 }
 
 func (w *worker) hold(c *channel, m *nats.Msg) {
-	if c.again || len(c.held) >= heldMost || w.held+len(m.Data) > heldBytes {
+	if c.again || len(c.held) >= heldMost || w.heldSize+len(m.Data) > heldBytes {
 		c.again = true
 		return
 	}
 	c.held = append(c.held, m)
 	w.holding[c] = true
-	w.held += len(m.Data)
+	w.heldSize += len(m.Data)
 }
 
 // takeHeld returns the messages that a channel holds back, and holds none from then
@@ -257,7 +257,7 @@ func (w *worker) takeHeld(c *channel) []*nats.Msg {
 	c.held = nil
 	delete(w.holding, c)
 	for _, m := range held {
-		w.held -= len(m.Data)
+		w.heldSize -= len(m.Data)
 	}
 	return held
 }

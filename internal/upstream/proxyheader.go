@@ -11,13 +11,13 @@ import (
 	"millrace/internal/wire/proxyline"
 )
 
-// introductions are the values of Options.ProxyProtocol.
-var introductions = map[string]proxyline.Version{"v1": proxyline.V1, "v2": proxyline.V2}
+// proxyHeaders are the values of Options.ProxyProtocol.
+var proxyHeaders = map[string]proxyline.Version{"v1": proxyline.V1, "v2": proxyline.V2}
 
-// introduction is what a connection for r begins with: whose request comes on it,
+// proxyHeader is what a connection for r begins with: whose request comes on it,
 // by the PROXY protocol. Probes come from nobody. nil: nothing.
-func (s *server) introduction(r *http.Request) []byte {
-	version, ok := introductions[s.options.ProxyProtocol]
+func (s *server) proxyHeader(r *http.Request) []byte {
+	version, ok := proxyHeaders[s.options.ProxyProtocol]
 	if !ok {
 		return nil
 	}
@@ -35,7 +35,7 @@ func (o Options) checkIntroduction(faults map[string]error) {
 	if o.ProxyProtocol == "" {
 		return
 	}
-	if _, ok := introductions[o.ProxyProtocol]; !ok {
+	if _, ok := proxyHeaders[o.ProxyProtocol]; !ok {
 		faults["proxy_protocol"] = fmt.Errorf("there is no version %q of the PROXY protocol: write v1 or v2", o.ProxyProtocol)
 		return
 	}
