@@ -119,7 +119,7 @@ var thirdParty = map[string][]string{
 	"lab/load":                  {"golang.org/x/sys"},
 	"lab/load/client":           {"golang.org/x/net", "github.com/gobwas/ws", "github.com/quic-go/quic-go"},
 	"lab/record":                {"golang.org/x/sys"},
-	"lab/live":                  {"github.com/muesli/cancelreader", "golang.org/x/term"},
+	"lab/live":                  {"charm.land/bubbletea/v2", "charm.land/lipgloss/v2", "golang.org/x/term"},
 	"lab/pgo":                   {"github.com/google/pprof"},
 	"cache/tier":                {"github.com/maypok86/otter/v2"},
 	"store/disk":                {"golang.org/x/sys"},
@@ -139,7 +139,7 @@ var thirdParty = map[string][]string{
 	"websocket/conn":            {"golang.org/x/sys"},
 	"websocket/frame":           {"github.com/klauspost/compress"},
 
-	"cmd/millrace/internal/opscmd": {"github.com/muesli/cancelreader", "golang.org/x/term"},
+	"cmd/millrace/internal/opscmd": {"charm.land/bubbletea/v2", "charm.land/lipgloss/v2", "github.com/charmbracelet/x/ansi"},
 	"internal/wire/compress": {
 		"github.com/andybalholm/brotli",
 		"github.com/klauspost/compress",

@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	tea "charm.land/bubbletea/v2"
 	"golang.org/x/term"
 
 	"millrace/lab/record"
@@ -95,20 +96,37 @@ func stamped(e record.Event) record.Event {
 func Show(ctx context.Context, terminal *os.File, title string, work func(ctx context.Context, watch record.Watch) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s := newScreen(terminal, newModel(title, time.Now(), runtime.NumCPU(), cancel))
-	watch := func(e record.Event) { s.send(stamped(e)) }
+	options := []tea.ProgramOption{
+		tea.WithOutput(terminal), tea.WithFPS(Frames), tea.WithoutSignalHandler(),
+		tea.WithWindowSize(80, 24), // until the terminal says its own
+	}
+	if !IsTerminal(os.Stdin) {
+		options = append(options, tea.WithInput(nil))
+	}
+	program := tea.NewProgram(newModel(title, time.Now(), runtime.NumCPU(), cancel), options...)
+	watch := func(e record.Event) { program.Send(stamped(e)) } // does nothing once the program has ended
 	defer tookLog(watch)()
 
 	done := make(chan error, 1)
 	go func() { // ends with work; waited for below, unless forced
+		panics := true
+		defer func() {
+			if panics { // what is said of it is read on a terminal that has been given back
+				program.Kill()
+			}
+		}()
 		err := work(ctx, watch)
-		s.send(finished{at: time.Now(), failed: err != nil, early: ctx.Err() != nil})
+		program.Send(finished{at: time.Now(), failed: err != nil, early: ctx.Err() != nil})
+		panics = false
 		done <- err
 	}()
-	defer s.endWith(ctx)()
+	stop := context.AfterFunc(ctx, func() { program.Send(ending{}) })
+	defer stop()
+	stopClock := startClock(program)
 
-	last, err := s.run()
-	if last.forced {
+	last, err := program.Run()
+	stopClock()
+	if m, ok := last.(model); ok && m.forced {
 		return ErrForced
 	}
 	worked := <-done
@@ -116,6 +134,29 @@ func Show(ctx context.Context, terminal *os.File, title string, work func(ctx co
 		return errors.Join(worked, fmt.Errorf("drawing the live view: %w", err))
 	}
 	return worked
+}
+
+// startClock tells the view each second that time goes by, until the function
+// that it returns is called; that one waits for the clock's goroutine.
+func startClock(program *tea.Program) (stop func()) {
+	var wait sync.WaitGroup
+	ended := make(chan struct{})
+	wait.Go(func() {
+		ticker := time.NewTicker(time.Second)
+		defer ticker.Stop()
+		for {
+			select {
+			case t := <-ticker.C:
+				program.Send(second(t))
+			case <-ended:
+				return
+			}
+		}
+	})
+	return func() {
+		close(ended)
+		wait.Wait()
+	}
 }
 
 // tookLog sends what is logged to the view, which a line from elsewhere would

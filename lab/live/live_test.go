@@ -84,8 +84,8 @@ func TestIsTerminal(t *testing.T) {
 	}
 }
 
-// canvas is a file to draw on, and what was drawn once it is closed.
-func canvas(t *testing.T) (f *os.File, drawn func() string) {
+// screen is a file to draw on, and what was drawn once it is closed.
+func screen(t *testing.T) (f *os.File, drawn func() string) {
 	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -106,7 +106,7 @@ func canvas(t *testing.T) (f *os.File, drawn func() string) {
 
 func TestShow(t *testing.T) {
 	before := log.Writer()
-	f, drawn := canvas(t)
+	f, drawn := screen(t)
 	trouble := errors.New("the target died")
 	err := Show(t.Context(), f, "load http://x", func(ctx context.Context, watch record.Watch) error {
 		var wait sync.WaitGroup
@@ -135,7 +135,7 @@ func TestShow(t *testing.T) {
 // TestShowEnds has the context end as a signal ends it: Show waits for the
 // work, and gives it time to keep what was measured.
 func TestShowEnds(t *testing.T) {
-	f, drawn := canvas(t)
+	f, drawn := screen(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	kept := false
 	err := Show(ctx, f, "load http://x", func(ctx context.Context, watch record.Watch) error {

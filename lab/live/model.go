@@ -5,6 +5,8 @@ import (
 	"time"
 	"unicode"
 
+	tea "charm.land/bubbletea/v2"
+
 	"millrace/lab/record"
 )
 
@@ -25,8 +27,6 @@ type (
 	}
 	// ending says that the work's context has ended.
 	ending struct{}
-	// interrupted is a Ctrl-C.
-	interrupted struct{}
 	// second is the clock that counts the time left.
 	second time.Time
 )
@@ -73,34 +73,43 @@ func newModel(title string, now time.Time, cores int, cancel func()) model {
 	return model{title: printable(title), cores: max(1, cores), cancel: cancel, width: 80, height: 24, began: now, now: now}
 }
 
-// update takes in what happened. over ends the view.
-func (m model) update(msg any) (next model, over bool) {
+// Init has nothing to begin: everything comes from outside.
+func (m model) Init() tea.Cmd { return nil }
+
+// Update takes in what happened.
+func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
-	case interrupted:
-		return m.interrupt()
+	case tea.WindowSizeMsg:
+		if msg.Width > 0 && msg.Height > 0 { // 0 by 0 is a terminal that does not know
+			m.width, m.height = msg.Width, msg.Height
+		}
+	case tea.KeyPressMsg:
+		if msg.String() == "ctrl+c" {
+			return m.interrupt()
+		}
 	case second:
 		m.now = time.Time(msg)
 	case ending:
 		m.ending = true
 	case finished:
 		m.end, m.now = &msg, msg.at
-		return m, true
+		return m, tea.Quit
 	case record.Event:
-		return m.event(msg), false
+		return m.event(msg), nil
 	}
-	return m, false
+	return m, nil
 }
 
 // interrupt ends the work the first time, and everything the second. Work that
 // was told to end by others, a signal, counts as told.
-func (m model) interrupt() (next model, over bool) {
+func (m model) interrupt() (tea.Model, tea.Cmd) {
 	if m.ending {
 		m.forced = true
-		return m, true
+		return m, tea.Quit
 	}
 	m.ending = true
 	m.cancel()
-	return m, false
+	return m, nil
 }
 
 // event takes in news of the measurement.

@@ -5,6 +5,9 @@ import (
 	"strings"
 	"time"
 
+	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
+
 	"millrace/lab/record"
 )
 
@@ -15,32 +18,30 @@ const (
 	widest     = 100
 )
 
-// styles are of the 16 colours that a person has chosen to be readable; with
-// NO_COLOR, and on dumb terminals, the screen takes them away. Nothing is said by
-// colour alone.
-type styles struct{ title, label, dim, good, bad, warn, full style }
-
-// style is the parameters of SGR (ECMA-48, 8.3.117).
-type style string
-
-// Render is a text in the style.
-func (s style) Render(text string) string {
-	if text == "" {
-		return ""
-	}
-	return "\x1b[" + string(s) + "m" + text + resetStyle
-}
+// styles are of the 16 colours that a person has chosen to be readable; the
+// terminal's own rules (NO_COLOR, dumb terminals) take them away in the
+// renderer. Nothing is said by colour alone.
+type styles struct{ title, label, dim, good, bad, warn, full lipgloss.Style }
 
 func newStyles() styles {
+	s := lipgloss.NewStyle()
 	return styles{
-		title: "1", // bold
-		label: "2", // faint
-		dim:   "2",
-		good:  "32",   // green
-		bad:   "1;31", // bold, red
-		warn:  "33",   // yellow
-		full:  "36",   // cyan
+		title: s.Bold(true),
+		label: s.Faint(true),
+		dim:   s.Faint(true),
+		good:  s.Foreground(lipgloss.Green),
+		bad:   s.Bold(true).Foreground(lipgloss.Red),
+		warn:  s.Foreground(lipgloss.Yellow),
+		full:  s.Foreground(lipgloss.Cyan),
 	}
+}
+
+// View draws the model on the terminal's second screen, where nothing is left of
+// lines that broke when the terminal became narrower. The last line stays on the first.
+func (m model) View() tea.View {
+	v := tea.NewView(m.draw())
+	v.AltScreen = m.end == nil && !m.forced
+	return v
 }
 
 // draw is the view as text. It is never higher than the terminal, whose top
@@ -181,7 +182,7 @@ func (m model) said(st styles, width, room int) []string {
 	return lines
 }
 
-func verdictMark(st styles, o record.Outcome) (string, style) {
+func verdictMark(st styles, o record.Outcome) (string, lipgloss.Style) {
 	switch o {
 	case record.Better:
 		return "+", st.good
@@ -227,4 +228,23 @@ func (m model) keys(st styles) string {
 		return st.warn.Render("ending, keeping what was measured… ") + st.dim.Render("(Ctrl-C again stops at once)")
 	}
 	return st.dim.Render("Ctrl-C ends early and keeps what was measured")
+}
+
+// cut shortens a line to the width.
+func cut(line string, width int) string {
+	return lipgloss.NewStyle().Inline(true).MaxWidth(width).Render(line)
+}
+
+// hang breaks a text into lines that stand beside its mark.
+func hang(mark, text string, width int) []string {
+	indent := lipgloss.Width(mark)
+	lines := strings.Split(lipgloss.Wrap(text, max(1, width-indent), " "), "\n")
+	for i, l := range lines {
+		if i == 0 {
+			lines[i] = mark + l
+		} else {
+			lines[i] = strings.Repeat(" ", indent) + l
+		}
+	}
+	return lines
 }

@@ -8,7 +8,8 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/charmbracelet/x/ansi"
+	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
 	"github.com/google/go-cmp/cmp"
 
 	"millrace/lab/record"
@@ -21,18 +22,12 @@ func noon() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
 
 func fresh() model { return newModel("embed-vs-disk: is embedding faster?", noon(), 2, func() {}) }
 
-// size is that of a terminal.
-type size struct{ width, height int }
-
 // after feeds messages to a model.
-func after(t *testing.T, m model, messages ...any) model {
+func after(t *testing.T, m model, messages ...tea.Msg) model {
 	t.Helper()
 	for _, msg := range messages {
-		if size, ok := msg.(size); ok { // what draw does
-			m.width, m.height = size.width, size.height
-			continue
-		}
-		m, _ = m.update(msg)
+		next, _ := m.Update(msg)
+		m = next.(model)
 	}
 	return m
 }
@@ -54,8 +49,8 @@ func check(t *testing.T, m model, want string) {
 }
 
 // ticks are figures of some seconds, four a second.
-func ticks(seconds int) []any {
-	var all []any
+func ticks(seconds int) []tea.Msg {
+	var all []tea.Msg
 	for i := range seconds * 4 {
 		at := time.Duration(i) * 250 * time.Millisecond
 		all = append(all, record.Event{
@@ -79,11 +74,11 @@ func verdicts() record.Event {
 }
 
 func TestView(t *testing.T) {
-	wide, narrow, flat := size{80, 24}, size{60, 24}, size{60, 14}
+	wide, narrow, flat := tea.WindowSizeMsg{Width: 80, Height: 24}, tea.WindowSizeMsg{Width: 60, Height: 24}, tea.WindowSizeMsg{Width: 60, Height: 14}
 	full := append(ticks(5), verdicts(), record.Event{Kind: record.EventNote, Text: "nginx is left out: install nginx"})
 	for _, c := range []struct {
 		name     string
-		messages []any
+		messages []tea.Msg
 		want     string
 	}{
 		{"nothing yet", nil, `
@@ -93,7 +88,7 @@ starting
 0 s so far
 Ctrl-C ends early and keeps what was measured
 `},
-		{"a step", []any{
+		{"a step", []tea.Msg{
 			record.Event{Time: noon(), Kind: record.EventStep, Text: "building lab/bench/subjects/nethttp"},
 			second(noon().Add(75 * time.Second)),
 		}, `
@@ -103,7 +98,7 @@ building lab/bench/subjects/nethttp
 1:15 min so far
 Ctrl-C ends early and keeps what was measured
 `},
-		{"all figures", append([]any{wide}, full...), `
+		{"all figures", append([]tea.Msg{wide}, full...), `
 embed-vs-disk: is embedding faster?
 embedded · all seven paths · look 1 of 3
 
@@ -123,7 +118,7 @@ load CPU    ████▊░░░░░ ░░░░░░░░░░ 0.48 o
 █████████████████████▍░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░  38 %  1:05 min left
 Ctrl-C ends early and keeps what was measured
 `},
-		{"60 columns", append([]any{narrow}, full...), `
+		{"60 columns", append([]tea.Msg{narrow}, full...), `
 embed-vs-disk: is embedding faster?
 embedded · all seven paths · look 1 of 3
 
@@ -143,7 +138,7 @@ load CPU    ████▊░░░░░ ░░░░░░░░░░ 0.48 o
 █████████████▉░░░░░░░░░░░░░░░░░░░░░░░  38 %  1:05 min left
 Ctrl-C ends early and keeps what was measured
 `},
-		{"few lines", append([]any{flat}, full...), `
+		{"few lines", append([]tea.Msg{flat}, full...), `
 embed-vs-disk: is embedding faster?
 embedded · all seven paths · look 1 of 3
 
@@ -158,7 +153,7 @@ load CPU    ████▊░░░░░ ░░░░░░░░░░ 0.48 o
 █████████████▉░░░░░░░░░░░░░░░░░░░░░░░  38 %  1:05 min left
 Ctrl-C ends early and keeps what was measured
 `},
-		{"errors, and nothing else known", []any{
+		{"errors, and nothing else known", []tea.Msg{
 			record.Event{Time: noon(), Kind: record.EventTick, Arm: "A", Errors: 1234},
 		}, `
 embed-vs-disk: is embedding faster?
@@ -169,7 +164,7 @@ errors            1,234
 0 s so far
 Ctrl-C ends early and keeps what was measured
 `},
-		{"a target that stopped answering", []any{
+		{"a target that stopped answering", []tea.Msg{
 			record.Event{Time: noon(), Kind: record.EventTick, Arm: "A", Rate: 1000},
 			record.Event{Time: noon().Add(time.Second), Kind: record.EventTick, Arm: "A"},
 		}, `
@@ -204,7 +199,7 @@ load CPU    ████▊░░░░░ ░░░░░░░░░░ 0.48 o
 █████████████████████▍░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░  38 %  about to end
 Ctrl-C ends early and keeps what was measured
 `},
-		{"ending", []any{ending{}}, `
+		{"ending", []tea.Msg{ending{}}, `
 embed-vs-disk: is embedding faster?
 starting
 
@@ -214,10 +209,10 @@ ending, keeping what was measured… (Ctrl-C again stops at once)
 		{"done", append(ticks(5), finished{at: noon().Add(61 * time.Second)}), `
 done in 1:01 min: embed-vs-disk: is embedding faster?
 `},
-		{"failed", []any{finished{at: noon().Add(3 * time.Second), failed: true}}, `
+		{"failed", []tea.Msg{finished{at: noon().Add(3 * time.Second), failed: true}}, `
 failed after 3 s: embed-vs-disk: is embedding faster?
 `},
-		{"ended early", []any{ending{}, finished{at: noon().Add(3 * time.Second), early: true}}, `
+		{"ended early", []tea.Msg{ending{}, finished{at: noon().Add(3 * time.Second), early: true}}, `
 ended early after 3 s: embed-vs-disk: is embedding faster?
 `},
 	} {
@@ -230,25 +225,48 @@ ended early after 3 s: embed-vs-disk: is embedding faster?
 func TestInterrupt(t *testing.T) {
 	cancelled := 0
 	m := newModel("x", noon(), 1, func() { cancelled++ })
-	m, over := m.update(interrupted{})
-	if !m.ending || m.forced || cancelled != 1 || over {
+	ctrlC := tea.KeyPressMsg{Code: 'c', Mod: tea.ModCtrl}
+	m = after(t, m, tea.KeyPressMsg{Code: 'c', Text: "c"})
+	if m.ending || cancelled != 0 {
+		t.Fatal("a plain c ended it")
+	}
+	next, cmd := m.Update(ctrlC)
+	m = next.(model)
+	if !m.ending || m.forced || cancelled != 1 || cmd != nil {
 		t.Fatalf("first Ctrl-C: %+v, cancelled %d times", m, cancelled)
 	}
-	m, over = after(t, m, ending{}).update(interrupted{}) // the context's end is told, too
-	if !m.forced || cancelled != 1 || !over {
+	next, cmd = after(t, m, ending{}).Update(ctrlC) // the context's end is told, too
+	m = next.(model)
+	if !m.forced || cancelled != 1 || cmd == nil {
 		t.Fatalf("second Ctrl-C: %+v, cancelled %d times", m, cancelled)
 	}
 	check(t, m, "stopped at once after 0 s: x\n")
 }
 
+// TestSecondScreen: what goes on is drawn where it leaves nothing behind, and the last
+// line where it stays.
+func TestSecondScreen(t *testing.T) {
+	m := fresh()
+	if !m.View().AltScreen {
+		t.Error("the view is on the first screen")
+	}
+	if v := after(t, m, finished{at: noon()}).View(); v.AltScreen || !strings.Contains(v.Content, "done") {
+		t.Errorf("at the end there is %+v", v)
+	}
+}
+
 // TestQuit shows that the view ends with the work, and with nothing else.
 func TestQuit(t *testing.T) {
-	for _, msg := range []any{second(noon()), record.Event{Kind: record.EventEnd}, ending{}} {
-		if _, over := fresh().update(msg); over {
+	for _, msg := range []tea.Msg{second(noon()), record.Event{Kind: record.EventEnd}, ending{}, tea.WindowSizeMsg{}} {
+		if _, cmd := fresh().Update(msg); cmd != nil {
 			t.Errorf("%T ends the view", msg)
 		}
 	}
-	if _, over := fresh().update(finished{at: noon()}); !over {
+	_, cmd := fresh().Update(finished{at: noon()})
+	if cmd == nil {
+		t.Fatal("the end of the work does not end the view")
+	}
+	if _, ok := cmd().(tea.QuitMsg); !ok {
 		t.Error("the end of the work does not end the view")
 	}
 }
@@ -283,7 +301,7 @@ func FuzzDraw(f *testing.F) {
 			Done: figure, Rate: figure, P50: time.Duration(figure), P90: 1, P99: 1 << 62, Requests: 1, Errors: 1 << 60, TargetCPU: figure, GeneratorCPU: figure,
 			Verdicts: []record.Verdict{{Sentence: text}, {Metric: text}},
 		}
-		m := after(t, newModel(text, noon(), 1+len(text), nil), size{width, height}, e, record.Event{Kind: record.EventNote, Text: text})
+		m := after(t, newModel(text, noon(), 1+len(text), nil), tea.WindowSizeMsg{Width: width, Height: height}, e, record.Event{Kind: record.EventNote, Text: text})
 		for _, m := range []model{m, after(t, m, finished{at: noon()})} {
 			drawn := m.draw()
 			if !strings.HasSuffix(drawn, "\n") {
@@ -293,7 +311,7 @@ func FuzzDraw(f *testing.F) {
 				t.Errorf("%d lines on a terminal of %d", n, height)
 			}
 			for l := range strings.SplitSeq(drawn, "\n") {
-				if w := ansi.StringWidth(l); w > max(narrowest, width-1) {
+				if w := lipgloss.Width(l); w > max(narrowest, width-1) {
 					t.Errorf("a line of %d columns on a terminal of %d: %q", w, width, l)
 				}
 			}

@@ -2,16 +2,28 @@ package opscmd
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
+	"time"
+	"unicode"
 	"unicode/utf8"
 
+	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"millrace/cmd/millrace/internal/cli"
 	"millrace/internal/ops/dashboard"
+	"millrace/lab/live"
 )
 
 // screen is what is shown, and how.
 type screen struct {
+	ask           func() figures
 	panels        []dashboard.Panel
 	trouble       error // why they are old
 	at            string
@@ -25,6 +37,60 @@ type screen struct {
 // sorts are what routes are sorted by, with the column of the traffic panel.
 var sorts = []struct{ name, column string }{
 	{"rate", "requests_per_second"}, {"p99", "p99_seconds"}, {"errors", "server_errors"}, {"sent", "bytes_per_second"},
+}
+
+// watch shows the figures, asked for each second, until a key or ctx ends it.
+func watch(ctx context.Context, out *os.File, s *screen) error {
+	options := []tea.ProgramOption{tea.WithContext(ctx), tea.WithOutput(out), tea.WithoutSignalHandler()}
+	if !live.IsTerminal(os.Stdin) {
+		options = append(options, tea.WithInput(nil)) // Ctrl-C is a signal then
+	}
+	_, err := tea.NewProgram(s, options...).Run()
+	if err != nil && (ctx.Err() == nil || errors.Is(err, tea.ErrProgramPanic)) {
+		return fmt.Errorf("drawing: %w", err)
+	}
+	return nil
+}
+
+// due is the time to ask again.
+type due struct{}
+
+func (s *screen) later() tea.Cmd { return tea.Tick(every, func(time.Time) tea.Msg { return due{} }) }
+
+// Init implements [tea.Model].
+func (s *screen) Init() tea.Cmd { return s.later() }
+
+// Update takes in a key, an answer, or the terminal's size.
+func (s *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		if msg.Width > 0 && msg.Height > 0 { // 0 by 0 is a terminal that does not know
+			s.width, s.height = msg.Width, msg.Height
+		}
+	case tea.KeyPressMsg:
+		if s.key(cmp.Or(msg.Text, msg.String())) {
+			return s, tea.Quit
+		}
+	case tea.PasteMsg:
+		for _, c := range msg.Content {
+			if s.typing && unicode.IsPrint(c) {
+				s.typed(string(c))
+			}
+		}
+	case due:
+		return s, func() tea.Msg { return s.ask() }
+	case figures:
+		s.take(msg)
+		return s, s.later()
+	}
+	return s, nil
+}
+
+// View draws it, on the terminal's second screen.
+func (s *screen) View() tea.View {
+	v := tea.NewView(strings.Join(s.fit(), "\n"))
+	v.AltScreen = true
+	return v
 }
 
 // take takes in an answer. What was known stays when there is none.
@@ -64,9 +130,9 @@ func (s *screen) scroll(k string) {
 		s.down++
 	case "up", "k":
 		s.down--
-	case "page down", " ":
+	case "pgdown", " ":
 		s.down += page
-	case "page up":
+	case "pgup":
 		s.down -= page
 	case "home", "g":
 		s.down = 0
@@ -92,40 +158,29 @@ func (s *screen) typed(k string) {
 	}
 }
 
-// styler gives texts a look; none of them changes their width.
-type styler interface {
-	title(string) string
-	dim(string) string
-	level(dashboard.Level, string) string
+// styles are of the 16 colours that a person has chosen to be readable. With NO_COLOR
+// there are none; nothing is said by colour alone.
+type styles struct{ title, dim, warn, bad lipgloss.Style }
+
+func newStyles() styles {
+	s := lipgloss.NewStyle()
+	return styles{s.Bold(true), s.Faint(true), s.Foreground(lipgloss.Yellow), s.Bold(true).Foreground(lipgloss.Red)}
 }
 
-type plain struct{}
-
-func (plain) title(s string) string                    { return s }
-func (plain) dim(s string) string                      { return s }
-func (plain) level(_ dashboard.Level, s string) string { return s }
-
-// coloured uses the 16 colours that a person has chosen to be readable (ECMA-48, SGR).
-type coloured struct{}
-
-const plainAgain = "\x1b[0m"
-
-func (coloured) title(s string) string { return "\x1b[1m" + s + plainAgain }
-func (coloured) dim(s string) string   { return "\x1b[2m" + s + plainAgain }
-func (coloured) level(l dashboard.Level, s string) string {
+func (st *styles) level(l dashboard.Level, text string) string {
 	switch l {
 	case dashboard.Bad:
-		return "\x1b[1;31m" + s + plainAgain
+		return st.bad.Render(text)
 	case dashboard.Warn:
-		return "\x1b[33m" + s + plainAgain
+		return st.warn.Render(text)
 	}
-	return s
+	return text
 }
 
 // fit is lines, as many as the terminal has, the first one at the top and the keys at
 // the bottom.
-func (s *screen) fit(st styler) []string {
-	all := s.lines(st)
+func (s *screen) fit() []string {
+	all := s.lines()
 	room := max(1, s.height-1)
 	s.down = min(s.down, max(0, len(all)-room))
 	all = append(all[:1:1], all[1+s.down:]...)
@@ -134,7 +189,7 @@ func (s *screen) fit(st styler) []string {
 	for len(all) < room {
 		all = append(all, "")
 	}
-	return append(all, st.dim(cut(s.keys(more), s.width)))
+	return append(all, newStyles().dim.Render(cut(s.keys(more), s.width)))
 }
 
 // keys says what keys do. more is how many lines there are below the last one.
@@ -148,7 +203,7 @@ func (s *screen) keys(more int) string {
 	}
 	switch {
 	case more > 0:
-		text = fmt.Sprintf("↓ %d more lines  ", more) + text
+		text = "↓ " + cli.Count(more, "more line") + "  " + text
 	case s.down > 0:
 		text = "↑ there is more  " + text
 	}
@@ -165,8 +220,9 @@ func (s *screen) panel(id string) *dashboard.Panel {
 }
 
 // lines are all there is to show, what is wrong first.
-func (s *screen) lines(st styler) []string {
+func (s *screen) lines() []string {
 	var out []string
+	st := newStyles()
 	now := map[string]string{}
 	for _, row := range s.panel("now").Rows {
 		name, _ := row.Values[0].(string)
@@ -174,9 +230,9 @@ func (s *screen) lines(st styler) []string {
 		now[name] = value
 	}
 	head := "millrace " + now["version"] + ", up " + now["up for"]
-	out = append(out, st.title(cut(head, s.width))+st.dim(cut("  "+s.at, s.width-utf8.RuneCountInString(head))))
+	out = append(out, st.title.Render(cut(head, s.width))+st.dim.Render(cut("  "+s.at, s.width-ansi.StringWidth(head))))
 	if s.trouble != nil {
-		out = append(out, st.level(dashboard.Bad, cut("! these figures are old: "+s.trouble.Error(), s.width)))
+		out = append(out, st.level(dashboard.Bad, cut("! these figures are old: "+printable(s.trouble.Error()), s.width)))
 	}
 	for _, row := range s.panel("problems").Rows {
 		what, _ := row.Values[0].(string)
@@ -184,14 +240,14 @@ func (s *screen) lines(st styler) []string {
 		line := cut("! "+printable(what), s.width)
 		rest := ""
 		if do != "" && !strings.Contains(do, "below") { // of the page
-			rest = cut("  "+do, s.width-utf8.RuneCountInString(line))
+			rest = cut("  "+do, s.width-ansi.StringWidth(line))
 		}
-		out = append(out, st.level(row.Level, line)+st.dim(rest))
+		out = append(out, st.level(row.Level, line)+st.dim.Render(rest))
 	}
 	out = append(out, s.figures(now)...)
 	out = append(out, "")
 	traffic := s.traffic()
-	out = append(out, s.table(st, traffic, "", []string{"site", "route", "job", "lane", "requests_per_second", "p50_seconds", "p99_seconds", "server_errors", "client_errors", "bytes_per_second"})...)
+	out = append(out, s.table(&st, traffic, "", []string{"site", "route", "job", "lane", "requests_per_second", "p50_seconds", "p99_seconds", "server_errors", "client_errors", "bytes_per_second"})...)
 	for _, t := range []struct {
 		id      string
 		columns []string
@@ -206,7 +262,7 @@ func (s *screen) lines(st styler) []string {
 			few := *p
 			few.Rows = few.Rows[:min(len(few.Rows), maxRows)]
 			out = append(out, "")
-			out = append(out, s.table(st, &few, p.Title, t.columns)...)
+			out = append(out, s.table(&st, &few, p.Title, t.columns)...)
 		}
 	}
 	return out
@@ -238,7 +294,7 @@ func (s *screen) figures(now map[string]string) (lines []string) {
 		case text == "":
 		case line == "":
 			line = text
-		case utf8.RuneCountInString(line)+len("   ")+utf8.RuneCountInString(text) > s.width:
+		case ansi.StringWidth(line)+len("   ")+ansi.StringWidth(text) > s.width:
 			lines, line = append(lines, line), text
 		default:
 			line += "   " + text

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"unicode/utf8"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
 
 	"millrace/internal/ops/dashboard"
 )
@@ -39,17 +41,22 @@ func example(width, height int) screen {
 	}
 }
 
+// plain are lines without their styles.
+func plain(lines []string) []string {
+	return strings.Split(ansi.Strip(strings.Join(lines, "\n")), "\n")
+}
+
 // No line is wider than the terminal, none is lost below its end, and what clients
 // choose does not reach it.
 func TestFits(t *testing.T) {
 	for _, size := range [][2]int{{20, 5}, {40, 10}, {80, 24}, {160, 50}} {
 		s := example(size[0], size[1])
-		lines := s.fit(plain{})
+		lines := plain(s.fit())
 		if len(lines) != size[1] {
 			t.Errorf("%v: %d lines", size, len(lines))
 		}
 		for _, l := range lines {
-			if utf8.RuneCountInString(l) > size[0] {
+			if ansi.StringWidth(l) > size[0] {
 				t.Errorf("%v: too wide: %q", size, l)
 			}
 			if strings.ContainsAny(l, "\x1b\n") {
@@ -61,7 +68,7 @@ func TestFits(t *testing.T) {
 		}
 	}
 	wide := example(160, 0)
-	if text := strings.Join(wide.lines(plain{}), "\n"); !strings.Contains(text, "lanes fast 50% through 0% slow 50%") || !strings.Contains(text, "Upstreams\nserver\nhttp://127.0.0.1:1") {
+	if text := strings.Join(plain(wide.lines()), "\n"); !strings.Contains(text, "lanes fast 50% through 0% slow 50%") || !strings.Contains(text, "Upstreams\nserver\nhttp://127.0.0.1:1") {
 		t.Errorf("the screen is\n%s", text)
 	}
 }
@@ -92,11 +99,46 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// TestMessages: what the terminal and the server say reaches the screen.
+func TestMessages(t *testing.T) {
+	s := example(80, 24)
+	s.ask = func() figures { return figures{err: errors.New("gone")} }
+	send := func(msg tea.Msg) tea.Cmd {
+		_, cmd := s.Update(msg)
+		return cmd
+	}
+	send(tea.WindowSizeMsg{Width: 60, Height: 12})
+	send(tea.WindowSizeMsg{}) // a terminal that does not know
+	if v := s.View(); s.width != 60 || strings.Count(v.Content, "\n") != 11 || !v.AltScreen {
+		t.Errorf("on 60 by 12 there is %q", v.Content)
+	}
+	send(tea.PasteMsg{Content: "not typed"})
+	for _, k := range []tea.Key{{Text: "/", Code: '/'}, {Text: "r", Code: 'r'}, {Text: " ", Code: tea.KeySpace}, {Code: tea.KeyBackspace}, {Text: "O", Code: 'o', Mod: tea.ModShift}} {
+		send(tea.KeyPressMsg(k))
+	}
+	if send(tea.PasteMsg{Content: "ut\x1be"}); s.filter != "rOute" {
+		t.Errorf("the filter is %q", s.filter)
+	}
+	send(tea.KeyPressMsg{Code: tea.KeyEnter})
+	if send(tea.KeyPressMsg{Text: " ", Code: tea.KeySpace}); s.down != 9 {
+		t.Errorf("a blank goes %d lines down", s.down)
+	}
+	if send(tea.KeyPressMsg{Code: tea.KeyPgUp}); s.down != 0 {
+		t.Errorf("Page Up goes to %d", s.down)
+	}
+	if send(send(due{})()) == nil || s.trouble == nil {
+		t.Error("the server is not asked again")
+	}
+	if cmd := send(tea.KeyPressMsg{Code: 'c', Mod: tea.ModCtrl}); cmd == nil || cmd() != tea.Quit() {
+		t.Error("Ctrl-C does not end it")
+	}
+}
+
 // A server that does not answer leaves the last figures, and a line about it.
 func TestTrouble(t *testing.T) {
 	s := example(80, 24)
 	s.take(figures{err: errors.New("connection refused")})
-	lines := s.lines(plain{})
+	lines := plain(s.lines())
 	if !strings.Contains(lines[1], "these figures are old: connection refused") || len(lines) < 10 {
 		t.Errorf("the screen is %q", lines)
 	}
@@ -106,8 +148,8 @@ func TestTrouble(t *testing.T) {
 // says that there is more.
 func TestScroll(t *testing.T) {
 	s := example(80, 10)
-	all := s.lines(plain{})
-	screen := func() []string { return s.fit(plain{}) }
+	all := plain(s.lines())
+	screen := func() []string { return plain(s.fit()) }
 	if last := screen()[9]; !strings.HasPrefix(last, fmt.Sprintf("↓ %d more lines", len(all)-9)) {
 		t.Errorf("the last line is %q", last)
 	}
@@ -116,7 +158,7 @@ func TestScroll(t *testing.T) {
 		t.Errorf("one line down is %q", lines)
 	}
 	for range 100 {
-		s.key("page down")
+		s.key("pgdown")
 	}
 	if lines := screen(); lines[0] != all[0] || lines[8] != all[len(all)-1] || !strings.HasPrefix(lines[9], "↑ there is more") {
 		t.Errorf("the end is %q", lines)
@@ -128,16 +170,6 @@ func TestScroll(t *testing.T) {
 	s.key("home")
 	if lines := screen(); lines[1] != all[1] {
 		t.Errorf("the beginning is %q", lines)
-	}
-}
-
-func TestNamedKeys(t *testing.T) {
-	for in, want := range map[string]string{
-		"q": "q", "\x03": "ctrl+c", "\x1b": "esc", "\x1b[A": "up", "\x1b[6~": "page down", "\x1b[Z": "", "aé\r": "a é enter", "\x7f": "backspace", "\xff": "", "\x00": "",
-	} {
-		if got := strings.Join(named([]byte(in)), " "); got != want {
-			t.Errorf("%q is %q, want %q", in, got, want)
-		}
 	}
 }
 
@@ -174,11 +206,11 @@ func TestAddress(t *testing.T) {
 		{Key: "requests", Name: "requests", Unit: dashboard.Count},
 		{Key: "failed", Name: "failed", Unit: dashboard.Count},
 	}, Rows: []dashboard.Row{{Values: []any{"http://application-server-number-one.internal.example.org:5001", "up", 1.0, 0.0, 0.02, 123456.0, 7.0}}}}}}
-	if text := strings.Join(s.lines(plain{}), "\n"); !strings.Contains(text, "number-one…:5001  up") || !strings.Contains(text, "failed") {
+	if text := strings.Join(plain(s.lines()), "\n"); !strings.Contains(text, "number-one…:5001  up") || !strings.Contains(text, "failed") {
 		t.Errorf("the screen is\n%s", text)
 	}
 	s.width = 40
-	if text := strings.Join(s.lines(plain{}), "\n"); !strings.Contains(text, "-one…:5001  up") {
+	if text := strings.Join(plain(s.lines()), "\n"); !strings.Contains(text, "-one…:5001  up") {
 		t.Errorf("the narrow screen is\n%s", text)
 	}
 }

@@ -3,7 +3,8 @@ package opscmd
 import (
 	"strings"
 	"unicode"
-	"unicode/utf8"
+
+	"github.com/charmbracelet/x/ansi"
 
 	"millrace/internal/ops/dashboard"
 )
@@ -19,13 +20,13 @@ const (
 )
 
 // table draws the columns of a panel that fit, the first ones for sure.
-func (s *screen) table(st styler, p *dashboard.Panel, title string, keys []string) []string {
+func (s *screen) table(st *styles, p *dashboard.Panel, title string, keys []string) []string {
 	var lines []string
 	if title != "" {
-		lines = append(lines, st.title(cut(title, s.width)))
+		lines = append(lines, st.title.Render(cut(title, s.width)))
 	}
 	if len(p.Rows) == 0 {
-		return append(lines, st.dim(cut(p.Empty, s.width)))
+		return append(lines, st.dim.Render(cut(p.Empty, s.width)))
 	}
 	var columns []int
 	for _, k := range keys {
@@ -65,7 +66,7 @@ func (s *screen) table(st styler, p *dashboard.Panel, title string, keys []strin
 			if address(k) {
 				text = cutAddress(line[k], w)
 			}
-			pad := strings.Repeat(" ", w-utf8.RuneCountInString(text))
+			pad := strings.Repeat(" ", w-ansi.StringWidth(text))
 			if number(k) {
 				b.WriteString(pad + text)
 			} else if b.WriteString(text); k < len(widths)-1 {
@@ -74,7 +75,7 @@ func (s *screen) table(st styler, p *dashboard.Panel, title string, keys []strin
 		}
 		text := strings.TrimRight(b.String(), " ")
 		if i == 0 {
-			lines = append(lines, st.dim(text))
+			lines = append(lines, st.dim.Render(text))
 		} else {
 			lines = append(lines, st.level(p.Rows[i-1].Level, text))
 		}
@@ -96,7 +97,7 @@ func (s *screen) widths(cells [][]string, number func(int) bool, least func(int)
 	for k := range cells[0] {
 		w := 0
 		for _, line := range cells {
-			w = max(w, utf8.RuneCountInString(line[k]))
+			w = max(w, ansi.StringWidth(line[k]))
 		}
 		widths = append(widths, w)
 	}
@@ -129,22 +130,13 @@ func (s *screen) widths(cells [][]string, number func(int) bool, least func(int)
 }
 
 // cut shortens a text to a width.
-func cut(s string, width int) string {
-	r := []rune(s)
-	switch {
-	case width <= 0:
-		return ""
-	case len(r) <= width:
-		return s
-	}
-	return string(r[:width-1]) + "…"
-}
+func cut(s string, width int) string { return ansi.Truncate(s, max(0, width), "…") }
 
 // cutAddress shortens the address of a server to a width: first the scheme goes, then
 // the end of the domain, then the middle of the host's own name, or of a socket's
 // path. The port stays.
 func cutAddress(s string, width int) string {
-	if utf8.RuneCountInString(s) <= width {
+	if ansi.StringWidth(s) <= width {
 		return s
 	}
 	if _, rest, ok := strings.Cut(s, "://"); ok {
@@ -159,7 +151,7 @@ func cutAddress(s string, width int) string {
 	switch {
 	case room < leastText/2: // that says nothing
 		return cut(s+port, width)
-	case utf8.RuneCountInString(name) < room: // some of the domain stays
+	case ansi.StringWidth(name) < room: // some of the domain stays
 		return cut(s, room) + port
 	case strings.HasPrefix(s, "unix:"):
 		name = s
@@ -172,12 +164,12 @@ func cutAddress(s string, width int) string {
 
 // cutMiddle shortens a text to a width of at least 2.
 func cutMiddle(s string, width int) string {
-	r := []rune(s)
-	if len(r) <= width {
+	long := ansi.StringWidth(s)
+	if long <= width {
 		return s
 	}
 	tail := (width - 1) / 2
-	return string(r[:width-1-tail]) + "…" + string(r[len(r)-tail:])
+	return cut(s, width-tail) + ansi.TruncateLeft(s, long-tail, "")
 }
 
 // printable keeps what clients choose from commanding the terminal.

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"millrace/cmd/millrace/internal/cli"
 	"millrace/internal/ops/dashboard"
 	"millrace/lab/live"
@@ -47,19 +49,20 @@ func (c *Top) Run(s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	view := screen{panels: first, sort: c.Sort, filter: c.Route, at: r.At}
+	view := screen{panels: first, sort: c.Sort, filter: c.Route, at: r.At, width: 80, height: 24}
 	out, terminal := s.Out.(*os.File)
 	if c.Once || !terminal || !live.IsTerminal(out) || os.Getenv("TERM") == "dumb" {
 		view.width = live.Width(s.Out, plainWidth)
-		if _, err := io.WriteString(s.Out, strings.Join(view.lines(plain{}), "\n")+"\n"); err != nil {
+		if _, err := io.WriteString(s.Out, ansi.Strip(strings.Join(view.lines(), "\n"))+"\n"); err != nil {
 			return fmt.Errorf("writing: %w", err)
 		}
 		return nil
 	}
-	return watch(ctx, out, &view, func(ctx context.Context) figures {
+	view.ask = func() figures {
 		panels, err := ask(ctx, r)
 		return figures{panels, err}
-	})
+	}
+	return watch(ctx, out, &view)
 }
 
 // plainWidth is how wide lines are where nobody knows how wide they may be.
