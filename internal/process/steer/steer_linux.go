@@ -12,8 +12,8 @@ import (
 	"millrace/internal/wire/netset"
 )
 
-// Listen opens a UDP socket beside which a process of the same user may open
-// another one.
+// Listen opens a UDP socket. A process of the same user can open another one at the same port
+// by Beside.
 func Listen(of netset.Family, at *net.UDPAddr) (*net.UDPConn, error) {
 	c := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error { return shared(raw) }}
 	pc, err := c.ListenPacket(context.Background(), of.Network("udp"), at.String())
@@ -23,9 +23,9 @@ func Listen(of netset.Family, at *net.UDPAddr) (*net.UDPConn, error) {
 	return pc.(*net.UDPConn), nil
 }
 
-// Beside opens a socket beside the predecessor's, which gets all packets until
-// [Begin]. It fails where the other one was opened by another user, as systemd
-// opens those of socket units.
+// Beside opens a second socket at the port of the predecessor's, which still gets all packets
+// until [Begin]. It fails if another user has opened the first: as systemd does for socket
+// units.
 func Beside(predecessor *net.UDPConn) (*net.UDPConn, error) {
 	at := predecessor.LocalAddr().(*net.UDPAddr)
 	raw, err := predecessor.SyscallConn()
@@ -42,9 +42,8 @@ func Beside(predecessor *net.UDPConn) (*net.UDPConn, error) {
 	return socket, nil
 }
 
-// Begin has the packets of new connections come to socket, which is one of
-// [Beside], in a process of generation g. Those of the predecessor's connections
-// go on coming to it.
+// Begin gives the packets of new connections to socket, which is from [Beside], for a process of
+// generation g. Packets of the predecessor's connections still go to the predecessor.
 func Begin(socket *net.UDPConn, g Generation) error {
 	raw, err := socket.SyscallConn()
 	if err == nil {
@@ -66,7 +65,7 @@ func shared(raw syscall.RawConn) (err error) {
 	return err //nolint:wrapcheck // its caller says what was done
 }
 
-// attach sets the program of all sockets of a port.
+// attach sets the BPF program for all sockets of the port.
 func attach(raw syscall.RawConn, text []bpf.Instruction) error {
 	assembled, err := bpf.Assemble(text)
 	if err != nil {

@@ -16,8 +16,8 @@ func Listen(of netset.Family, at *net.UDPAddr) (*net.UDPConn, error) {
 	return net.ListenUDP(of.Network("udp"), at)
 }
 
-// Beside opens a socket beside the predecessor's.
+// Beside fails: see errNotHere.
 func Beside(*net.UDPConn) (*net.UDPConn, error) { return nil, errNotHere }
 
-// Begin has the packets of new connections come to a socket.
+// Begin fails: see errNotHere.
 func Begin(*net.UDPConn, Generation) error { return errNotHere }

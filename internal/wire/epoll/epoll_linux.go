@@ -12,28 +12,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a descriptor is watched for, and what comes back.
+// What a descriptor is watched for, and what its events report.
 const (
 	In       = unix.EPOLLIN
 	Out      = unix.EPOLLOUT
-	PeerShut = unix.EPOLLRDHUP // the peer sends no more
-	HungUp   = unix.EPOLLHUP   // always watched for
-	Failed   = unix.EPOLLERR   // always watched for
+	PeerShut = unix.EPOLLRDHUP // the peer has closed its sending side
+	HungUp   = unix.EPOLLHUP   // always watched
+	Failed   = unix.EPOLLERR   // always watched
 	Edge     = unix.EPOLLET
 	OneShot  = unix.EPOLLONESHOT
 )
 
-// Event says what a descriptor is ready for, in Events.
+// Event says in Events what a descriptor is ready for.
 type Event unix.EpollEvent
 
-// Key is that of Add.
+// Key returns the key from Add.
 func (e *Event) Key() int32 { return e.Fd }
 
-// Generation is that of Add.
+// Generation returns the generation from Add.
 func (e *Event) Generation() uint32 { return uint32(e.Pad) }
 
-// Set is the descriptors that are waited for together. Poll and Wait are for
-// one goroutine at a time.
+// Set is an epoll descriptor with those that it watches. Only one goroutine at a time may call
+// Poll or Wait.
 type Set struct {
 	fd     int
 	coarse bool // the system has no epoll_pwait2
@@ -53,13 +53,13 @@ func newSet() (Set, error) {
 	return Set{fd: fd}, nil
 }
 
-// Close closes the set, not what is in it. Nobody may use it any more.
+// Close closes the set, not what is in it. The set must not be used afterwards.
 func (s *Set) Close() error { return unix.Close(s.fd) }
 
-// FD is the set's own descriptor, which may be watched by another set.
+// FD returns the set's own descriptor, which another set may watch.
 func (s *Set) FD() int { return s.fd }
 
-// Add begins to watch fd. Closing fd, if it has no duplicates, ends that.
+// Add begins to watch fd. Closing fd ends that, unless it has duplicates.
 func (s *Set) Add(fd int, events uint32, key int32, generation uint32) error {
 	return s.control(unix.EPOLL_CTL_ADD, fd, events, key, generation)
 }
@@ -69,7 +69,7 @@ func (s *Set) Change(fd int, events uint32, key int32, generation uint32) error 
 	return s.control(unix.EPOLL_CTL_MOD, fd, events, key, generation)
 }
 
-// Remove ends watching fd.
+// Remove stops watching fd.
 func (s *Set) Remove(fd int) error { return unix.EpollCtl(s.fd, unix.EPOLL_CTL_DEL, fd, nil) }
 
 func (s *Set) control(op, fd int, events uint32, key int32, generation uint32) error {
@@ -77,9 +77,9 @@ func (s *Set) control(op, fd int, events uint32, key int32, generation uint32) e
 	return unix.EpollCtl(s.fd, op, fd, &event)
 }
 
-// Poll fills events with what is ready now, without waiting, and returns how
-// many there are. The scheduler is not told of the call, which takes a
-// microsecond. events must not be empty.
+// Poll fills events with what is ready now, without waiting, and returns how many there are. The
+// system call is raw: it takes a microsecond, and the scheduler need not know of it. events
+// must not be empty.
 func (s *Set) Poll(events []Event) int {
 	for {
 		n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(events))), uintptr(len(events)), 0, 0, 0)
@@ -93,10 +93,9 @@ func (s *Set) Poll(events []Event) int {
 	}
 }
 
-// Wait is Poll that waits for an event, in a thread: for at most so many
-// nanoseconds, or without an end if they are negative. A signal may end it
-// early, with no events. Before Linux 5.11 it waits whole milliseconds, rounded
-// down.
+// Wait is Poll that waits for an event, in a thread: for at most ns nanoseconds, or for ever if
+// ns is negative. A signal may end it early, with no events. Before Linux 5.11 it waits whole
+// milliseconds, rounded down.
 func (s *Set) Wait(events []Event, ns int64) (int, error) {
 	most := uintptr(len(events))
 	if !s.coarse {
@@ -106,7 +105,7 @@ func (s *Set) Wait(events []Event, ns int64) (int, error) {
 			until = &span
 		}
 		n, _, errno := syscall.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(events))), most, uintptr(unsafe.Pointer(until)), 0, 0)
-		if errno != syscall.ENOSYS && errno != syscall.EPERM { // the latter from filters that do not know it
+		if errno != syscall.ENOSYS && errno != syscall.EPERM { // EPERM is from seccomp filters that do not know it
 			return waited(n, errno)
 		}
 		s.coarse = true
@@ -129,7 +128,7 @@ func waited(n uintptr, errno syscall.Errno) (int, error) {
 	return 0, os.NewSyscallError("epoll_wait", errno)
 }
 
-// Poller is a Set that Go's poller waits for.
+// Poller is a Set for which Go's poller waits.
 type Poller struct {
 	Set
 	file *os.File
@@ -142,8 +141,7 @@ func NewPoller() (*Poller, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Go's poller takes only descriptors that do not block. This one never
-	// does: Poll asks with a timeout of zero.
+	// Go's poller wants non-blocking descriptors. Poll never blocks in any case.
 	if err := unix.SetNonblock(s.fd, true); err != nil {
 		_ = s.Close()
 		return nil, fmt.Errorf("prepare an epoll descriptor: %w", err)
@@ -159,10 +157,9 @@ func NewPoller() (*Poller, error) {
 	return p, nil
 }
 
-// Run calls work until that is done, each time when something may have become
-// ready since the last call, or until Close. work must go on until Poll finds
-// nothing: only what comes later wakes it again. While it runs, the set cannot
-// be closed, nor its number be given to another file.
+// Run calls work whenever something may have become ready since the last call, until it returns
+// true or the Poller is closed. work must go on until Poll returns 0: only later events call
+// it again. While it runs, the set stays open, so its number is not another file's.
 func (p *Poller) Run(work func() (done bool)) {
 	_ = p.raw.Read(func(uintptr) bool { return work() })
 }
@@ -173,7 +170,7 @@ func (p *Poller) Close() error { return p.file.Close() }
 // WakeKey is the key of a Waker's events.
 const WakeKey = -1
 
-// Waker ends the wait of a set.
+// Waker ends the wait of a set from another goroutine.
 type Waker struct {
 	file *os.File
 	one  [8]byte // what is written
@@ -181,7 +178,7 @@ type Waker struct {
 
 // NewWaker returns a waker of the set. It must be closed.
 func (s *Set) NewWaker() (*Waker, error) {
-	// It may block, so that Go's poller leaves it alone; it never does, since
+	// It is a blocking one, so that Go's poller does not watch it. It never blocks, since
 	// nobody wakes 2⁶⁴ times.
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	if err != nil {
@@ -195,9 +192,8 @@ func (s *Set) NewWaker() (*Waker, error) {
 	return w, nil
 }
 
-// Wake has the set's Poll or Wait return an event with WakeKey, once for any
-// number of calls before. It may be called from anywhere, and does nothing
-// after Close.
+// Wake makes the set's Poll or Wait return an event with WakeKey: one for all calls since the
+// last such event. Any goroutine may call it. After Close it does nothing.
 func (w *Waker) Wake() { _, _ = w.file.Write(w.one[:]) }
 
 // Close closes the waker.

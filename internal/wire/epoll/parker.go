@@ -2,16 +2,16 @@ package epoll
 
 import "syscall"
 
-// Parked is a connection that has a goroutine only while it is busy.
+// Parked is a connection that has no goroutine while it is idle.
 type Parked interface {
-	// Socket is the connection's, or what TLS runs over.
+	// Socket returns the connection's socket, below TLS.
 	Socket() syscall.Conn
-	// Awake is called in the Parker's goroutine when there is something to read
-	// again, or by Leave. It must not wait.
+	// Awake is called when there is something to read, by the Parker's goroutine, or by
+	// Leave. It must not block.
 	Awake()
 }
 
-// Place is where a connection stands in its Parker. The zero value is nowhere.
+// Place is a parked connection's place in its Parker. With the zero value it is not parked.
 type Place struct {
 	number uint32
 	in     bool

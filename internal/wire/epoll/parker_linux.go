@@ -6,13 +6,13 @@ import (
 	"syscall"
 )
 
-// Parker waits for connections without a goroutine for each. What is behind TLS
-// cannot be read by a loop, but it shows when there is something to read. Until
-// then such a connection needs no stack, which is more than a third of its memory.
+// Parker waits for connections without a goroutine for each: a goroutine's stack is more than a
+// third of the memory of an idle connection over TLS. When there is something to read, the
+// connection gets a goroutine again, which reads it through TLS.
 type Parker struct {
 	poller *Poller
 
-	mu   sync.Mutex   // also for Place
+	mu   sync.Mutex   // also for the Places
 	all  []parkedConn // by their number
 	gens []uint32
 	free []uint32
@@ -23,11 +23,10 @@ type parkedConn struct {
 	at  *Place
 }
 
-// parkEvents is how many connections are woken at once.
+// parkEvents is how many events are handled at once.
 const parkEvents = 64
 
-// NewParker returns nil where the system has no descriptors left: nothing is
-// parked then. All methods take nil.
+// NewParker returns nil if the system has no descriptor left. The methods of nil park nothing.
 func NewParker() *Parker {
 	p, err := NewPoller()
 	if err != nil {
@@ -58,13 +57,13 @@ func (p *Parker) Run() {
 func (p *Parker) ready(number, gen uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.gens[number] == gen { // else it was woken a moment ago
+	if p.gens[number] == gen { // else it was woken just now
 		p.leave(number)
 	}
 }
 
-// Enter begins to wait for a connection; at is its place. It reports false where
-// that is not possible, as with one that is closed.
+// Enter parks a connection; at is its place. It returns false if that is not possible, for
+// instance because it is closed.
 func (p *Parker) Enter(at *Place, who Parked) bool {
 	if p == nil {
 		return false
@@ -92,8 +91,8 @@ func (p *Parker) Enter(at *Place, who Parked) bool {
 	return true
 }
 
-// Leave wakes a connection, if it is parked: because it was closed, for example,
-// which its reader has to find out.
+// Leave wakes a connection if it is parked: for instance one that was closed, so that its
+// reader finds out.
 func (p *Parker) Leave(at *Place) {
 	if p == nil {
 		return
@@ -105,7 +104,7 @@ func (p *Parker) Leave(at *Place) {
 	}
 }
 
-// Parked is how many connections are parked.
+// Parked returns how many connections are parked.
 func (p *Parker) Parked() int {
 	if p == nil {
 		return 0
@@ -121,7 +120,7 @@ func (p *Parker) leave(number uint32) {
 	p.all[number] = parkedConn{}
 	p.gens[number]++
 	p.free = append(p.free, number)
-	if sock := g.who.Socket(); sock != nil { // of one that was closed it fails: it is not watched any more
+	if sock := g.who.Socket(); sock != nil { // fails if it was closed, and is not watched any more
 		_ = control(sock, p.poller.Remove)
 	}
 	g.who.Awake()
@@ -139,7 +138,7 @@ func control(nc syscall.Conn, f func(fd int) error) error {
 	return failed
 }
 
-// Close ends Run. Nobody is parked any more.
+// Close ends Run. Nothing is parked from then on.
 func (p *Parker) Close() {
 	if p != nil {
 		_ = p.poller.Close()

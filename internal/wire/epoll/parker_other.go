@@ -2,7 +2,8 @@
 
 package epoll
 
-// Parker is the Linux way to wait without a goroutine; elsewhere nobody is parked.
+// Parker waits for connections without a goroutine for each, on Linux only. Elsewhere nothing
+// is parked.
 type Parker struct{}
 
 // NewParker returns nil: nothing is parked.

@@ -6,10 +6,10 @@ import (
 	"millrace/internal/wire/field"
 )
 
-// AppendHead appends the head of an answer as [Response] writes it for a handler
-// that has set these lines, and whose body is as long as the Content-Length among them
-// says, if there is one. The lines are sorted by name, and have neither Connection nor
-// Transfer-Encoding. Where they have no Content-Type, none is guessed.
+// AppendHead appends the head of an answer as [Response] would write it for a handler that
+// has set these lines. The lines must be sorted by name, without Connection and
+// Transfer-Encoding; a Content-Length must be the body's. Without a Content-Type none is
+// guessed.
 func (s *Server) AppendHead(out []byte, status int, lines []field.Line) []byte {
 	out = appendStatus(out, status)
 	dated, named := false, s.Name == ""

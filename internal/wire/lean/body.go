@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// body is a request's body of known length, as net/http has it: it reads
-// nothing behind its end, and nothing after Close.
+// body is a request's body of known length, as in net/http: it reads nothing behind its end,
+// and nothing after Close.
 type body struct {
 	mu        sync.Mutex
 	link      Link
@@ -16,7 +16,7 @@ type body struct {
 	remaining int64  // bytes that were not read yet
 	ended     bool   // the end was seen
 	closed    bool
-	early     bool // closed with more left than is read for the next request
+	early     bool // closed with more than maxUnread remaining
 }
 
 // Read implements [io.Reader].
@@ -57,7 +57,7 @@ func (b *body) read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements [io.Closer]: it reads what is left, if that is not too much.
+// Close implements [io.Closer]: it reads and discards the remaining bytes, up to maxUnread.
 func (b *body) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -79,22 +79,22 @@ func (b *body) Close() error {
 	return nil
 }
 
-// unlocked reads a body whose lock is held.
+// unlocked is an io.Reader for a body whose lock is held.
 type unlocked struct{ b *body }
 
 func (u unlocked) Read(p []byte) (int, error) { return u.b.read(p) }
 
-// unread is what Response wants to know of a body before the head goes.
+// unread says what is unread of a body when the answer's head is to be sent.
 type unread uint8
 
 const (
-	unreadNone    unread = iota // the next request can follow
-	unreadCut                   // it was closed before its end
-	unreadTooMuch               // more than is read for the next request
+	unreadNone    unread = iota // nothing: the next request can follow
+	unreadCut                   // some, as the body was closed or reading failed
+	unreadTooMuch               // more than maxUnread
 )
 
-// discardUnread reads what the handler has not read, so that clients that send all of a
-// request before they read anything of the answer get that far.
+// discardUnread reads what the handler has not read, up to maxUnread: some clients send the
+// whole request before they read the answer.
 func (b *body) discardUnread() unread {
 	b.mu.Lock()
 	closed, ended, left := b.closed, b.ended, b.remaining
@@ -118,6 +118,7 @@ func (b *body) discardUnread() unread {
 	return unreadCut
 }
 
+// closedEarly reports whether the body was closed with more than maxUnread remaining.
 func (b *body) closedEarly() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// fewFields is how many header fields have their place in the exchange.
+// fewFields is how many header fields are stored in the exchange itself.
 const fewFields = 12
 
-// Exchange is one request and its answer. All that lives as long as the request
-// is in one piece of memory.
+// Exchange is a request and its answer. What lives as long as the request is allocated at
+// once.
 type Exchange struct {
 	method, target, host string
 	length               int64 // of the body
@@ -24,14 +24,14 @@ type Exchange struct {
 	cancel               context.CancelFunc
 }
 
-// Length is how many bytes of body follow the head.
+// Length returns the length of the request's body.
 func (x *Exchange) Length() int64 { return x.length }
 
-// Method is the request's.
+// Method returns the request's method.
 func (x *Exchange) Method() string { return x.method }
 
-// Begin makes the request, with ctx below its context. It returns what ends
-// that context: when the client is gone, or the connection is cut.
+// Begin makes the request; ctx is the parent of its context. It returns the function that
+// cancels that: call it when the client is gone, or the connection is cut.
 func (x *Exchange) Begin(ctx context.Context, remote string) context.CancelFunc {
 	ctx, x.cancel = context.WithCancel(ctx)
 	r := new(http.Request).WithContext(ctx)
@@ -43,14 +43,14 @@ func (x *Exchange) Begin(ctx context.Context, remote string) context.CancelFunc 
 	return x.cancel
 }
 
-// plainRequest is a request without an answer.
+// plainRequest is the memory of a request that only Head.Request makes.
 type plainRequest struct {
 	url    url.URL
 	values [fewFields]string
 }
 
-// Request is the head as a request of net/http without a body, from a client; nil
-// if its target is none.
+// Request returns the head as a request of net/http without a body. client is its
+// RemoteAddr. It returns nil if the target is not valid.
 func (h *Head) Request(ctx context.Context, client string) *http.Request {
 	a := new(plainRequest)
 	if !h.locate(&a.url) {
@@ -63,18 +63,18 @@ func (h *Head) Request(ctx context.Context, client string) *http.Request {
 	return r
 }
 
-// Outcome says what becomes of the connection after an answer.
+// Outcome says what to do with the connection after an answer.
 type Outcome uint8
 
 // The outcomes.
 const (
 	Keep     Outcome = iota // the next request may come
-	Close                   // it must be closed
-	Linger                  // the same, after a moment in which the client may read
-	Hijacked                // it is somebody else's
+	Close                   // close it
+	Linger                  // close its sending side, call AwaitLinger, then close it
+	Hijacked                // the handler has it
 )
 
-// Serve answers the request, after Begin.
+// Serve calls the handler for the request and ends the answer. Call it after Begin.
 func (x *Exchange) Serve(s *Server, l Link) (o Outcome) {
 	w := &x.response
 	w.x, w.server, w.link = x, s, l
@@ -89,8 +89,8 @@ func (x *Exchange) Serve(s *Server, l Link) (o Outcome) {
 		if finished {
 			return
 		}
-		// The handler has panicked, and all that it is to be told is in the log:
-		// what was sent is not whole.
+		// The handler has panicked. The answer is not complete, so the connection
+		// must be closed.
 		if cause := recover(); cause != nil && cause != http.ErrAbortHandler { //nolint:errorlint // a sentinel that is never wrapped
 			s.Log("http: panic serving %v: %v", x.request.RemoteAddr, cause)
 		}
@@ -109,6 +109,6 @@ func (x *Exchange) Serve(s *Server, l Link) (o Outcome) {
 	return w.finish()
 }
 
-// AwaitLinger is how long a connection with the outcome Linger stays open for the
-// client to read.
+// AwaitLinger waits for as long as a connection with the outcome Linger stays open, so that
+// the client can read the answer.
 func AwaitLinger() { time.Sleep(lingerTime) }

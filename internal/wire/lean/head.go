@@ -8,33 +8,32 @@ import (
 	"millrace/internal/wire/field"
 )
 
-// Head is the head of a request of ours, as it came. All strings are parts of
-// the text that was read.
+// Head is the head of a request that Parse has accepted. Its strings are parts of the text
+// that was parsed.
 type Head struct {
 	Method, Target, Host string
-	// Path and Query are the two parts of Target; Asks says that there is a question
-	// mark between them.
+	// Path and Query are the parts of Target. HasQuery: there is a question mark
+	// between them, even if Query is empty.
 	Path, Query string
 	HasQuery    bool
-	// Simple says that Path stands for itself: nothing in it is encoded, and
-	// net/url writes it in no other way.
+	// Simple says that nothing in Path is encoded, and that net/url would write it just
+	// so: "/a/b.html", not "/a%20b" or "//a".
 	Simple bool
-	// Length is how many bytes of body follow.
+	// Length is the length of the body in bytes.
 	Length int64
-	// Upgrades says that the client wants to speak the protocol WebSocket next.
+	// Upgrades says that the client asks for an upgrade to the protocol WebSocket.
 	Upgrades bool
-	// Lines are the other fields in the order in which they came, each name once.
+	// Lines are the fields besides Host in the order in which they came, each name once.
 	Lines []field.Line
 
 	inline [fewFields]field.Line
-	parts  int // of a Cookie over HTTP/2, but for the first
+	parts  int // how many further parts of a Cookie have come over HTTP/2
 }
 
-// Parse reads a complete head, as [End] found it. It reports false for whatever
-// net/http may see differently: it accepts "Name: value" in printable ASCII,
-// each name once, one Host in lower case, at most one Content-Length, and
-// nothing that changes how long the request is or what the connection becomes, but
-// the wish for a WebSocket.
+// Parse parses a complete head, as [End] has found it. It returns false for what net/http must
+// serve. It accepts "Name: value" in printable ASCII, each name once, one Host in lower
+// case, at most one Content-Length, an upgrade to WebSocket, and no other field that says
+// how long the request is or what becomes of the connection.
 func (h *Head) Parse(text string) bool {
 	h.Method = methodOf(text)
 	if h.Method == "" {
@@ -55,7 +54,7 @@ func (h *Head) Parse(text string) bool {
 	return h.Length == 0 || h.Method != http.MethodGet && h.Method != http.MethodHead
 }
 
-// Value is that of a field with a canonical name, "" for none.
+// Value returns the value of a field by its canonical name, "" for none.
 func (h *Head) Value(name string) string {
 	for i := range h.Lines {
 		if h.Lines[i].Name == name {
@@ -65,7 +64,7 @@ func (h *Head) Value(name string) string {
 	return ""
 }
 
-// Simple reports whether a path would stand for itself in a request, see [Head].
+// Simple reports whether [Head.Simple] would be true for a path.
 func Simple(path string) bool {
 	if len(path) == 0 || path[0] != '/' || len(path) > 1 && path[1] == '/' {
 		return false
@@ -78,7 +77,7 @@ func Simple(path string) bool {
 	return true
 }
 
-// parseTarget reads a target in origin form.
+// parseTarget parses a target in origin form.
 func (h *Head) parseTarget() bool {
 	t := h.Target
 	if len(t) == 0 || t[0] != '/' {
@@ -106,7 +105,7 @@ func (h *Head) parseTarget() bool {
 	return true
 }
 
-// parseFields reads the header fields, up to the empty line.
+// parseFields parses the header fields up to the empty line.
 func (h *Head) parseFields(rest string) bool {
 	pragma, control, names, upgrade := false, false, false, false
 	for rest != "\r\n" {
@@ -156,11 +155,11 @@ func (h *Head) parseFields(rest string) bool {
 	if names != upgrade || upgrade && (h.Method != http.MethodGet || h.Length != 0) {
 		return false
 	}
-	return h.Host != "" && (!pragma || control) // net/http makes the one of the other
+	return h.Host != "" && (!pragma || control) // net/http would add a Cache-Control to a lone Pragma
 }
 
-// harmless takes the length of the body, and refuses what else has a say in
-// where the request ends and in what becomes of the connection.
+// harmless sets Length, and refuses other fields that say where the request ends or what
+// becomes of the connection.
 func (h *Head) harmless(name, value string) bool {
 	switch name {
 	case "Content-Length":

@@ -10,26 +10,26 @@ import (
 	"millrace/internal/wire/field"
 )
 
-// snapshot is what the header said when WriteHeader was called: later changes
-// are not sent. Its lines are written at once; what is known only later, when
-// the body begins or the handler ends, removes some and adds others behind them.
+// snapshot is what the header said when WriteHeader was called: later changes are not sent.
+// Its lines are appended to the buffer at once. When the body begins or the handler ends,
+// some of them are cut out, and others are appended.
 type snapshot struct {
 	connection, coding           string // the first value of each
 	typed, encoded, dated, sized bool
 	trailing                     bool // trailers are announced
-	switches                     bool // the protocol, as far as the fields say
+	switches                     bool // the fields announce another protocol
 	connections, codings         place
 	lengths, types               place
 }
 
-// place is where the lines of a field stand in out.
+// place says where the lines of a field are in Response.out.
 type place struct{ from, to int }
 
-// cut removes the lines. Places behind it do not hold any more.
+// cut removes the lines. Cut the last place first: those behind it are wrong afterwards.
 func (p place) cut(out []byte) []byte { return slices.Delete(out, p.from, p.to) }
 
-// appendFields appends the lines of a header, in net/http's order, with server's name
-// if it has one.
+// appendFields appends the lines of a header in net/http's order. server, if it is not
+// empty, replaces the field Server.
 func (s *snapshot) appendFields(out []byte, h http.Header, server string) []byte {
 	var few [24]string
 	names := few[:0]
@@ -64,7 +64,7 @@ func (s *snapshot) appendFields(out []byte, h http.Header, server string) []byte
 	return out
 }
 
-// record keeps what the end of the head depends on.
+// record keeps what finishHead depends on.
 func (s *snapshot) record(name string, values []string, at place) {
 	one := ""
 	if len(values) > 0 {
@@ -90,7 +90,7 @@ func (s *snapshot) record(name string, values []string, at place) {
 	}
 }
 
-// sort is for few names, which mostly stand in no order at all.
+// sort is faster than slices.Sort for a few names.
 func sort(names []string) {
 	if len(names) > 16 {
 		slices.Sort(names)
@@ -103,7 +103,7 @@ func sort(names []string) {
 	}
 }
 
-// clean is a value as it may stand in a line.
+// clean returns a value without line breaks and surrounding space.
 func clean(v string) string {
 	if strings.IndexByte(v, '\n') >= 0 || strings.IndexByte(v, '\r') >= 0 {
 		v = strings.NewReplacer("\n", " ", "\r", " ").Replace(v)
@@ -132,7 +132,7 @@ func hasBody(status int) bool {
 	return status > 199 && status != http.StatusNoContent && status != http.StatusNotModified
 }
 
-// writeFields writes the status's fields.
+// writeFields appends the handler's fields, and keeps which trailers they announce.
 func (w *Response) writeFields() {
 	w.out = w.snap.appendFields(w.out, w.header, w.server.Name)
 	for _, v := range w.header["Trailer"] {
@@ -144,9 +144,8 @@ func (w *Response) writeFields() {
 	}
 }
 
-// finishHead decides how the answer ends, now that p, the first bytes of the
-// body, is known, and writes the fields that say so. The order of the decisions
-// is net/http's.
+// finishHead decides how the answer ends, and appends the fields that say so. p has the first
+// bytes of the body. The order of the decisions is net/http's.
 func (w *Response) finishHead(p []byte) {
 	w.headed = true
 	s := &w.snap
@@ -192,7 +191,7 @@ func (w *Response) finishHead(p []byte) {
 	if w.closing && !field.Has([]string{s.connection}, "close") && (w.status != http.StatusSwitchingProtocols || !s.switches) {
 		drop[0], ends = true, true
 	}
-	for i, p := range [...]place{s.codings, s.types, s.lengths, s.connections} { // from the last to the first
+	for i, p := range [...]place{s.codings, s.types, s.lengths, s.connections} { // the last one first: see cut
 		if drop[len(drop)-1-i] {
 			w.out = p.cut(w.out)
 		}
@@ -200,7 +199,7 @@ func (w *Response) finishHead(p []byte) {
 	w.extra(p, sized, typed, coded, ends)
 }
 
-// extra appends the fields that the handler has not set, and ends the head.
+// extra appends fields that the handler has not set, and the empty line.
 func (w *Response) extra(p []byte, sized, typed, coded, ends bool) {
 	if !w.snap.dated {
 		w.out = append(append(append(w.out, "Date: "...), w.server.now()...), "\r\n"...)
@@ -220,7 +219,7 @@ func (w *Response) extra(p []byte, sized, typed, coded, ends bool) {
 	w.out = append(w.out, "\r\n"...)
 }
 
-// mayTrail reports whether a field may stand behind the body (RFC 9110, 6.5.1).
+// mayTrail reports whether a field is allowed as a trailer (RFC 9110, 6.5.1).
 func mayTrail(name string) bool {
 	if strings.HasPrefix(name, "If-") {
 		return false

@@ -7,9 +7,9 @@ import (
 	"millrace/internal/wire/field"
 )
 
-// Assemble begins a head of the pseudo-fields of a request over HTTP/2 (RFC 9113,
-// 8.3.1). Its other fields follow by Add. Both report false for whatever is not one
-// of ours, as [Head.Parse] does; a request without a body is a GET or a HEAD.
+// Assemble begins the head of a GET or HEAD over HTTP/2 from its pseudo-header fields (RFC
+// 9113, 8.3.1). Add appends its other fields. Both return false for what net/http must
+// serve, as [Head.Parse] does.
 func (h *Head) Assemble(method, target, authority string) bool {
 	if method != http.MethodGet && method != http.MethodHead || authority == "" || !hostLike(authority) {
 		return false
@@ -22,8 +22,8 @@ func (h *Head) Assemble(method, target, authority string) bool {
 	return h.parseTarget()
 }
 
-// Add takes a field over, whose name is in lower case. A Cookie may come in parts
-// (RFC 9113, 8.2.3).
+// Add appends a field, whose name is in lower case. A Cookie may come in parts (RFC 9113,
+// 8.2.3), which are joined.
 func (h *Head) Add(name, value string) bool {
 	if len(h.Lines) >= maxFields || !lowerToken(name) || value == "" || value[0] == ' ' || value[len(value)-1] == ' ' || !printable(value) {
 		return false
@@ -34,7 +34,7 @@ func (h *Head) Add(name, value string) bool {
 			if name != "Cookie" {
 				return false
 			}
-			if h.parts++; h.parts >= maxFields { // HPACK has a byte for each, and they are copied again and again
+			if h.parts++; h.parts >= maxFields { // a part may be one byte of HPACK, and each copies all before it
 				return false
 			}
 			l.Value += "; " + value

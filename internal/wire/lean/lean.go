@@ -1,21 +1,18 @@
-// Package lean serves requests of HTTP/1.1 without net/http's server: the
-// through road. It understands a strict subset, which is nearly all of what
-// clients send, and calls the same [http.Handler] with a request and a writer
-// that nobody can tell from net/http's.
+// Package lean serves requests of HTTP/1.1 without net/http's server, for less CPU. It accepts
+// a strict subset of HTTP, which covers nearly all requests, and calls an [http.Handler]
+// with a request and a writer that behave like net/http's.
 //
-//	End        is the head complete, and could it be one of ours? (parse.go)
-//	New        a head becomes a request; any doubt is for net/http (parse.go)
-//	Serve      the handler is called, and its answer ends (exchange.go)
+//	End        is the head complete, and may it be in the subset? (parse.go)
+//	New        parses a head, or refuses it: then net/http must serve it (parse.go)
+//	Serve      calls the handler, and ends the answer (exchange.go)
 //	Response   the writer: head and small body in one write (response.go)
-//	body       the request's body, by Content-Length alone (body.go)
+//	body       the request's body, with a Content-Length only (body.go)
 //
-// What an answer looks like is net/http's choice in every detail: which fields
-// are added, when it is chunked, when the connection ends. The code follows
-// net/http's server.go step by step, and the oracle of internal/server holds
-// the bytes of both against each other.
+// An answer is what net/http would send, byte for byte: which fields are added, when it is
+// chunked, when the connection ends. The code follows net/http's server.go step by step, and
+// tests of internal/server compare the bytes of both.
 //
-// The package knows neither connections nor the lane: a [Link] is all that it
-// has of them.
+// The package does not depend on the lane: a [Link] is all that it needs of a connection.
 package lean
 
 import (
@@ -29,31 +26,30 @@ import (
 
 // Link is the connection of an exchange.
 type Link interface {
-	// Read reads what follows the head on the connection, and waits for it.
+	// Read reads the bytes behind the head, and waits for them.
 	io.Reader
-	// Send sends head and then body, either of which may be empty, and waits
-	// until all of it has gone.
+	// Send sends head and then body, either of which may be empty, and waits until the
+	// socket has taken them.
 	Send(head, body []byte) error
-	// ReadFrom sends what a reader has, files without a copy.
+	// ReadFrom sends all that a reader has, a file without a copy.
 	io.ReaderFrom
-	// Hijack gives the connection up. What was read of it and is not yet used
-	// comes first when it is read.
+	// Hijack hands the connection off. Its Read first returns what was read ahead.
 	Hijack() (net.Conn, error)
-	// Switch sends head, and gives the connection's descriptor up, which then is the
-	// caller's, with what was read of it and not yet used. It reports false, and has
-	// sent nothing, where there is no descriptor, or where sending would have to wait.
+	// Switch sends head, and hands the connection off as a descriptor, with what was
+	// read ahead. ok is false, and nothing was sent, where there is no descriptor or
+	// sending would have to wait.
 	Switch(head []byte) (fd int, early []byte, ok bool)
 	SetReadDeadline(time.Time) error
 	SetWriteDeadline(time.Time) error
 }
 
-// Server is what all exchanges share.
+// Server has what all exchanges share.
 type Server struct {
 	Handler http.Handler
-	// Name is what the field Server says in every final answer, whatever the
-	// handler says. Empty: what the handler says.
+	// Name is the field Server of every final answer, in place of the handler's.
+	// Empty: the handler's stays.
 	Name string
-	// Log gets a handler's mistakes, as net/http words them.
+	// Log logs a handler's mistakes, in net/http's words.
 	Log func(format string, args ...any)
 
 	date atomic.Pointer[date]
@@ -77,23 +73,23 @@ func (s *Server) now() string {
 }
 
 const (
-	// sniffed is how much of a body net/http keeps back before it decides
-	// between a Content-Length and chunks.
+	// bodyBufBytes is how much of a body is buffered before the choice between a
+	// Content-Length and chunks, as in net/http.
 	bodyBufBytes = 2048
-	// writeBufBytes is how much is collected before it is sent: the head, and what
-	// follows it as long as it is small.
+	// writeBufBytes is how much is buffered before it is sent: the head, and what
+	// fits behind it.
 	writeBufBytes = 4096
-	// maxUnread is how much of a body that no handler has read is read for the
-	// sake of the next request, as net/http has it.
+	// maxUnread is the most that is read and discarded of a body which the handler
+	// has not read, so that the next request can follow, as in net/http.
 	maxUnread = 256 << 10
-	// lingerTime is for how long the client of an unread body may read its answer
-	// before the connection is closed, as net/http has it.
+	// lingerTime is how long a connection with an unread body stays open after the
+	// answer, so that the client can read that, as in net/http.
 	lingerTime = 500 * time.Millisecond
 )
 
-// buffers are what an answer is put together in.
+// buffers are those of one Response.
 type buffers struct {
-	out  [writeBufBytes + 256]byte // with room for a chunk's line and for the end
+	out  [writeBufBytes + 256]byte // and the line of a chunk and the last chunk
 	body [bodyBufBytes]byte
 }
 

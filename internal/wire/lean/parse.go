@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// Verdict says what a look at the first bytes of a request tells.
+// Verdict is the result of End.
 type Verdict uint8
 
 // The verdicts.
 const (
-	Refused Verdict = iota // not for us: net/http decides
-	Short                  // right so far, but the head has not ended
+	Refused Verdict = iota // not in the subset: for net/http
+	Short                  // fine so far, but the head is not complete
 	Whole                  // the head is complete
 )
 
-// methods are the ones that are served, with the space behind them.
+// methods are those that are served, each with the space behind it.
 var methods = [...]string{"GET ", "POST ", "HEAD ", "PUT ", "PATCH ", "DELETE "}
 
-// methodOf finds the method that a request begins with.
+// methodOf returns the method at the start of a head, "" for one that is not served.
 func methodOf(head string) string {
 	for _, m := range methods {
 		if strings.HasPrefix(head, m) {
@@ -30,8 +30,8 @@ func methodOf(head string) string {
 	return ""
 }
 
-// End finds the end of the head at the start of b: n is its length when it is
-// whole. It looks at nothing else but the method.
+// End finds the end of the head at the start of b. n is its length if it is Whole. Of its
+// content it checks only the method.
 func End(b []byte) (n int, v Verdict) {
 	v = Refused
 	for _, m := range methods {
@@ -45,7 +45,7 @@ func End(b []byte) (n int, v Verdict) {
 		return 0, Refused
 	}
 	if n = bytes.Index(b, []byte("\r\n\r\n")); n < 0 {
-		if bytes.Contains(b, []byte("\n\n")) || bytes.Contains(b, []byte("\n\r\n")) { // an end for net/http (RFC 9112, 2.2)
+		if bytes.Contains(b, []byte("\n\n")) || bytes.Contains(b, []byte("\n\r\n")) { // net/http takes this for the end (RFC 9112, 2.2)
 			return 0, Refused
 		}
 		return 0, Short
@@ -53,11 +53,11 @@ func End(b []byte) (n int, v Verdict) {
 	return n + 4, Whole
 }
 
-// maxFields is the most header fields of a request of ours.
+// maxFields is the most header fields that Parse accepts.
 const maxFields = 64
 
-// New makes a request of a complete head, as [End] found it. It returns nil for
-// whatever net/http may see differently: see [Head.Parse].
+// New parses a complete head, as [End] has found it. It returns nil if net/http must serve
+// the request: see [Head.Parse].
 func New(head string) *Exchange {
 	var h Head
 	if !h.Parse(head) {
@@ -66,7 +66,7 @@ func New(head string) *Exchange {
 	return h.Exchange()
 }
 
-// Exchange makes a request of a head that was parsed; nil if its target is none.
+// Exchange makes an exchange of a parsed head; nil if its target is not valid.
 func (h *Head) Exchange() *Exchange {
 	x := &Exchange{method: h.Method, target: h.Target, host: h.Host, length: h.Length}
 	if !h.locate(&x.url) {
@@ -76,7 +76,7 @@ func (h *Head) Exchange() *Exchange {
 	return x
 }
 
-// header makes the fields a map, with room for its values.
+// header makes a map of the fields. values is memory for their values, if that suffices.
 func (h *Head) header(values []string) http.Header {
 	if len(h.Lines) > len(values) {
 		values = make([]string, len(h.Lines))
@@ -89,7 +89,7 @@ func (h *Head) header(values []string) http.Header {
 	return header
 }
 
-// locate makes the URL of the target.
+// locate sets to to the URL of the target.
 func (h *Head) locate(to *url.URL) bool {
 	if !h.Simple {
 		u, err := url.ParseRequestURI(h.Target)
@@ -104,8 +104,7 @@ func (h *Head) locate(to *url.URL) bool {
 	return true
 }
 
-// decimal reads a length of at most 18 digits, without anything around them
-// (RFC 9110, 8.6).
+// decimal parses a length of 1 to 18 digits, and nothing else (RFC 9110, 8.6).
 func decimal(s string) (n int64, ok bool) {
 	if len(s) == 0 || len(s) > 18 {
 		return 0, false
@@ -129,6 +128,7 @@ func printable(s string) bool {
 	return true
 }
 
+// hostLike reports whether s has only the bytes of a host in lower case and a port.
 func hostLike(s string) bool {
 	for i := range len(s) {
 		switch c := s[i]; {
@@ -140,11 +140,11 @@ func hostLike(s string) bool {
 	return true
 }
 
-// What a byte of a target is.
+// Classes of the bytes of a target.
 const (
-	strange = iota // no such target is ours
+	strange = iota // Parse refuses the target
 	plain          // stands for itself, and net/url writes it so
-	encoded        // of the path: net/url decides
+	encoded        // in a path net/url must parse it
 )
 
 var targets = targetTable()

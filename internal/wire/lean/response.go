@@ -13,29 +13,27 @@ import (
 	"time"
 )
 
-// Response is the [http.ResponseWriter] of an exchange. It writes what net/http
-// would.
+// Response is the [http.ResponseWriter] of an exchange. It sends what net/http would send.
 //
-// A body goes through two buffers, as there: up to kept bytes wait for the
-// decision between Content-Length and chunks, and up to together bytes, with
-// the head, are sent by one call.
+// A body goes through two buffers, as in net/http: bodyBufBytes wait for the choice between
+// Content-Length and chunks, and writeBufBytes, with the head, are sent by one call.
 type Response struct {
 	x      *Exchange
 	server *Server
 	link   Link
 
 	header  http.Header
-	status  int // 0: not yet said
+	status  int // 0: WriteHeader was not called yet
 	length  int64
 	written int64
 	snap    snapshot
-	headed  bool // the head is in out, or was sent
+	headed  bool // the head is complete: in out, or sent
 	chunked bool
-	closing bool // the connection ends with this answer
-	linger  bool // and the client may read for a moment
+	closing bool // the connection is to be closed after this answer
+	linger  bool // as Linger
 	duplex  bool
 	done    bool // the handler has returned
-	over    bool // and the answer was sent: nothing reaches the connection any more
+	over    bool // the answer has ended: nothing is sent any more
 	timed   bool // deadlines were set
 
 	hijacked bool
@@ -43,14 +41,14 @@ type Response struct {
 	err      error // of the first write that failed
 
 	buffers *buffers
-	out     []byte // what was not sent yet: in buffers, or larger
+	out     []byte // what was not sent yet: buffers.out, or larger
 	n       int    // bytes in buffers.body
 }
 
 // Header implements [http.ResponseWriter].
 func (w *Response) Header() http.Header { return w.header }
 
-// caller finds who called into this package, for the log.
+// caller returns the function outside this package that has called it, for the log.
 func caller() runtime.Frame {
 	pc := make([]uintptr, 16)
 	frames := runtime.CallersFrames(pc[:runtime.Callers(1, pc)])
@@ -62,6 +60,7 @@ func caller() runtime.Frame {
 	}
 }
 
+// logMisuse logs a handler's mistake and where it was made.
 func (w *Response) logMisuse(what string) {
 	c := caller()
 	w.server.Log("http: %s from %s (%s:%d)", what, c.Function, path.Base(c.File), c.Line)
@@ -100,7 +99,7 @@ func (w *Response) WriteHeader(code int) {
 	}
 }
 
-// borrow takes buffers for the answer.
+// borrow gets buffers from the pool.
 func (w *Response) borrow() {
 	if w.buffers == nil {
 		w.buffers = bufferPool.Get().(*buffers)
@@ -108,7 +107,7 @@ func (w *Response) borrow() {
 	}
 }
 
-// release gives them back. Who writes later finds none.
+// release gives the buffers back. Later writes fail.
 func (w *Response) release() {
 	w.over = true
 	if w.buffers != nil {
@@ -117,7 +116,7 @@ func (w *Response) release() {
 	}
 }
 
-// interim sends an answer that is not the last one.
+// interim sends an informational answer (1xx).
 func (w *Response) interim(code int) {
 	w.out = appendStatus(w.out, code)
 	var s snapshot
@@ -171,7 +170,8 @@ func (w *Response) WriteString(s string) (int, error) {
 	return total, nil
 }
 
-// begin is what comes before n bytes of the body.
+// begin checks whether n bytes of the body may be written, and writes the header before the
+// first.
 func (w *Response) begin(n int) error {
 	if w.hijacked {
 		if n > 0 {
@@ -198,7 +198,7 @@ func (w *Response) begin(n int) error {
 	return w.err
 }
 
-// flushBody moves what is kept on.
+// flushBody moves the buffered part of the body to out.
 func (w *Response) flushBody() {
 	if n := w.n; n > 0 && w.err == nil {
 		w.n = 0
@@ -206,8 +206,8 @@ func (w *Response) flushBody() {
 	}
 }
 
-// chunk adds to what is sent: the head before anything else, and a chunk's line
-// and end around p.
+// chunk appends p to out, as a chunk if the answer is chunked, after the head. It sends out
+// if it becomes too long.
 func (w *Response) chunk(p []byte) {
 	if !w.headed {
 		w.finishHead(p)
@@ -230,14 +230,14 @@ func (w *Response) chunk(p []byte) {
 	}
 }
 
-// reserve sends what there is unless n more bytes have their place behind it.
+// reserve sends out if n more bytes do not fit behind it.
 func (w *Response) reserve(n int) {
 	if len(w.out)+n > len(w.buffers.out) {
 		_ = w.send(nil)
 	}
 }
 
-// send sends what was collected, and p.
+// send sends out, and p.
 func (w *Response) send(p []byte) error {
 	if w.err == nil && len(w.out)+len(p) > 0 {
 		if w.err = w.link.Send(w.out, p); w.err != nil {
@@ -285,7 +285,7 @@ func (w *Response) ReadFrom(src io.Reader) (n int64, err error) {
 // onlyWriter hides ReadFrom from io.Copy.
 type onlyWriter struct{ io.Writer }
 
-// FlushError sends what was written so far.
+// FlushError sends what was written so far. It is what [http.ResponseController] looks for.
 func (w *Response) FlushError() error {
 	if w.over {
 		return w.err
@@ -326,9 +326,9 @@ func (w *Response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return nc, bufio.NewReadWriter(bufio.NewReader(nc), bufio.NewWriter(nc)), nil
 }
 
-// Switch is Hijack for an answer with the status 101, whose head the caller has
-// written: the connection itself is the caller's then. It reports false, and has
-// done nothing, where only Hijack is possible.
+// Switch is Hijack for an answer with the status 101, for which the caller passes the whole
+// head. The caller gets the connection's descriptor. ok is false, and nothing was done,
+// where only Hijack is possible.
 func (w *Response) Switch(head []byte) (fd int, early []byte, ok bool) {
 	if w.done || w.hijacked || w.status != 0 {
 		return 0, nil, false
@@ -394,7 +394,7 @@ func (w *Response) finish() Outcome {
 	return Keep
 }
 
-// abandon ends an answer whose handler has panicked: what has left it is sent.
+// abandon ends an answer whose handler has panicked. What it has written is sent.
 func (w *Response) abandon() {
 	w.done = true
 	if w.headed {
@@ -407,7 +407,7 @@ func (w *Response) abandon() {
 	}
 }
 
-// resetDeadlines takes back the handler's deadlines.
+// resetDeadlines removes the deadlines that the handler has set.
 func (w *Response) resetDeadlines() {
 	if w.timed {
 		_ = w.link.SetReadDeadline(time.Time{})

@@ -1,6 +1,6 @@
-// Package send puts finished answers on the wire: bytes that are held in
-// memory, or a shared file descriptor through sendfile(2). Both lanes use it:
-// net/http's through [Serve], the fast lane through [Socket].
+// Package send sends finished answers: bytes in memory, or a shared file by sendfile(2).
+// [Serve] is for an [http.Handler], such as static's; it decides conditions and ranges.
+// [Socket] is for the fast lane, which has no [http.ResponseWriter].
 package send
 
 import (
@@ -8,10 +8,9 @@ import (
 	"time"
 )
 
-// Answer is a finished answer to GET: everything is decided, usually except for
-// its Date. An Answer is immutable once it has been handed to Serve or to
-// lane.Offer; both lanes share it. Exactly one of Body and File is set (both
-// are nil for an empty body).
+// Answer is a finished answer to GET: everything is decided, usually except for its Date. It
+// must not be changed after it was passed to Serve or to lane.Offer, which share it.
+// Exactly one of Body and File is set; both are nil for an empty body.
 type Answer struct {
 	// Status is the final status; 0 is 200. Conditions and ranges apply to 200 alone:
 	// an answer with another status is sent as it is, whatever the request says
@@ -24,8 +23,8 @@ type Answer struct {
 	// they apply; never Date, Connection or Server.
 	Header http.Header
 
-	Body []byte // the finished body, or
-	File *File  // the shared descriptor of one that is too large to hold
+	Body []byte // the body, or
+	File *File  // the file that it is in, if it is too large for memory
 	Base int64  // where the body begins in File, in bytes
 	Size int64  // bytes of body
 
@@ -33,7 +32,7 @@ type Answer struct {
 	LastModified time.Time // as in Header, whole seconds; may be zero
 }
 
-// Code is the answer's status.
+// Code returns the answer's status.
 func (a *Answer) Code() int {
 	if a.Status == 0 {
 		return http.StatusOK

@@ -7,10 +7,9 @@ import (
 	"sync/atomic"
 )
 
-// File is an open file shared by every answer and connection that sends it.
-// All reads name their offset, so users do not share a file position. It is
-// closed when its last user releases it: a file that was replaced on disk
-// stays readable for the downloads that began before.
+// File is an open file that many answers and connections share. Each read has its own
+// offset, so there is no common file position. It is closed when its last user has released
+// it: downloads that have begun go on after the file was replaced on the disk.
 type File struct {
 	f      *os.File // nil when it is not a file of the operating system
 	fd     uintptr  // of f
@@ -20,50 +19,47 @@ type File struct {
 	sent   atomic.Int64 // Unix second in which all of it was last sent
 }
 
-// warmFor is for how many seconds after a file was sent it is taken to be in the
-// system's memory.
+// warmFor is for how many seconds after a file was sent it is assumed to be in the page
+// cache.
 const warmFor = 1
 
-// WasSent notes in which Unix second the whole file was sent.
+// WasSent records in which Unix second the whole file was sent.
 func (f *File) WasSent(second int64) {
 	if f.sent.Load() < second {
 		f.sent.Store(second)
 	}
 }
 
-// Warm reports whether the file was sent so recently that sending it again will
-// hardly wait for the disk.
+// Warm reports whether the file was sent so recently that it should be in the page cache.
 func (f *File) Warm(second int64) bool { return second-f.sent.Load() <= warmFor }
 
-// NewFile takes over f, with one reference that belongs to the caller.
+// NewFile returns a File that owns f, with one reference, which is the caller's.
 func NewFile(f *os.File) *File {
 	sf := &File{f: f, fd: f.Fd(), at: f, closer: f}
 	sf.refs.Store(1)
 	return sf
 }
 
-// NewShared is NewFile for a borrowed descriptor: c, not f, is closed when the
-// last user has released it.
+// NewShared is NewFile for a file that somebody else owns: with the last reference c is
+// closed, not f.
 func NewShared(f *os.File, c io.Closer) *File {
 	sf := &File{f: f, fd: f.Fd(), at: f, closer: c}
 	sf.refs.Store(1)
 	return sf
 }
 
-// NewReaderAt is NewFile for content that has no descriptor, such as an
-// embedded file. It is always copied, never sent by the kernel; do not offer
-// answers made of it to the fast lane. c may be nil.
+// NewReaderAt is NewFile for content without a descriptor, such as an embedded file. It is
+// copied, not sent by sendfile(2); the fast lane takes no answers with it. c may be nil.
 func NewReaderAt(r io.ReaderAt, c io.Closer) *File {
 	sf := &File{at: r, closer: c}
 	sf.refs.Store(1)
 	return sf
 }
 
-// HasDescriptor reports whether the kernel can send the file by itself.
+// HasDescriptor reports whether sendfile(2) can send the file.
 func (f *File) HasDescriptor() bool { return f.f != nil }
 
-// Retain adds a reference. It reports false when the file is closed already;
-// then nothing was retained.
+// Retain adds a reference. It returns false, and adds none, if the file is closed already.
 func (f *File) Retain() bool {
 	for {
 		n := f.refs.Load()
@@ -76,7 +72,7 @@ func (f *File) Retain() bool {
 	}
 }
 
-// Release gives a reference back and closes the file with the last one.
+// Release gives a reference back, and closes the file if it was the last one.
 func (f *File) Release() {
 	switch n := f.refs.Add(-1); {
 	case n == 0:
@@ -91,8 +87,8 @@ func (f *File) Release() {
 // ReadAt reads at an offset, as [io.ReaderAt] says.
 func (f *File) ReadAt(p []byte, off int64) (int, error) { return f.at.ReadAt(p, off) }
 
-// Section returns a reader of n bytes from off on. The caller keeps a
-// reference to f for as long as the section is used.
+// Section returns a reader of n bytes from off on. The caller must keep a reference to f while
+// it is used.
 func (f *File) Section(off, n int64) *Section {
 	s := &Section{at: f.at, off: off, n: n}
 	if f.f != nil {
@@ -101,18 +97,17 @@ func (f *File) Section(off, n int64) *Section {
 	return s
 }
 
-// Section is a part of a File that is still to be sent. Whoever copies it with
-// ReadFrom to a connection of the fast lane gets sendfile(2) with an explicit
-// offset; to everyone else it is a plain reader.
+// Section is a part of a File that is still to be sent. ReadFrom of a connection of the fast
+// lane sends it by sendfile(2); elsewhere it is a plain reader.
 type Section struct {
 	at   io.ReaderAt
-	desc descriptor // nil where there is none: then bytes are copied
+	desc descriptor // nil: there is none, and bytes are copied
 	off  int64
 	n    int64
 }
 
-// Read implements [io.Reader] and ends with io.EOF after the section's bytes,
-// with io.ErrUnexpectedEOF when the file has become shorter.
+// Read implements [io.Reader]. The error is io.EOF after the section's bytes, and
+// io.ErrUnexpectedEOF if the file has become shorter.
 func (s *Section) Read(p []byte) (int, error) {
 	if s.n <= 0 {
 		return 0, io.EOF
@@ -132,5 +127,5 @@ func (s *Section) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Remaining is the number of bytes not yet read or sent.
+// Remaining returns the number of bytes that were not read or sent yet.
 func (s *Section) Remaining() int64 { return s.n }

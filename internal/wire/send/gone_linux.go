@@ -11,21 +11,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A peer may send no more and still wait for what it is sent (RFC 9293, 3.6): the
-// end of what it sends does not say whether it has left. A reset does, or, on a UNIX
-// socket, its close. Of a peer that has closed a TCP connection and was sent nothing
-// since, the system is asked: soon it does not know the connection any more, and
-// answers a keepalive probe with a reset.
+// A peer that has closed its sending side may still wait for an answer (RFC 9293, 3.6), so the
+// end of the stream does not say that it has left. A reset says that, or the close of a
+// UNIX socket. A peer that has closed a TCP connection altogether sends a reset only when
+// it is sent something. So keepalive probes are sent to it: its system answers them with a
+// reset as soon as it has forgotten the connection.
 const (
-	// probeEvery is how often it is asked. Linux keeps a connection that its program
-	// has closed for a minute (tcp_fin_timeout), others for less.
+	// probeEvery is the interval of the probes. Linux forgets a closed connection after
+	// a minute (tcp_fin_timeout), other systems sooner.
 	probeEvery = 15 * time.Second
-	// probesLost is how many unanswered probes mean that the peer's machine is gone.
+	// probesLost is after how many unanswered probes the peer's machine counts as gone.
 	probesLost = 4
 )
 
-// Gone reports whether the peer of a socket takes no more. If it only sends no more,
-// the system is told to find out when it has left.
+// Gone reports whether the peer of a socket has left. If it has only closed its sending side,
+// Gone turns keepalive probes on, which find out when it leaves.
 func Gone(fd int) bool {
 	p := unix.PollFd{Fd: int32(fd), Events: unix.POLLRDHUP}
 	var now unix.Timespec
@@ -46,7 +46,7 @@ func Gone(fd int) bool {
 	return false
 }
 
-// probe turns keepalive probes on. A UNIX socket has none and needs none.
+// probe turns keepalive probes on. UNIX sockets have none and need none.
 func probe(fd int) {
 	seconds := int(probeEvery / time.Second)
 	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, seconds)
@@ -55,9 +55,9 @@ func probe(fd int) {
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1)
 }
 
-// AwaitGone waits until the peer takes no more, or the read deadline passes. It takes
-// nothing from the socket. The error is io.EOF, or what ended the wait; it is
-// [errors.ErrUnsupported] at once where that cannot be known.
+// AwaitGone waits until the peer has left, or the read deadline passes. It reads nothing from
+// the socket. The error is io.EOF if the peer has left, and otherwise what ended the wait.
+// Where the system cannot tell, it is [errors.ErrUnsupported] at once.
 func AwaitGone(conn net.Conn) error {
 	raw := rawBelow(conn)
 	if raw == nil {

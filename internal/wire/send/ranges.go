@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// maxRanges is the most ranges one request may name. Viewers of PDF files
-	// ask for a dozen; hundreds are an attack on our memory (RFC 9110, 17.15).
+	// maxRanges is the most ranges in a request. Viewers of PDF files ask for a dozen;
+	// hundreds are an attack (RFC 9110, 17.15).
 	maxRanges = 32
 	// maxOverlaps is how many ranges may overlap another one (RFC 9110, 14.2).
 	maxOverlaps = 2
@@ -28,8 +28,8 @@ func (s span) contentRange(size int64) string {
 	return fmt.Sprintf("bytes %d-%d/%d", s.start, s.start+s.length-1, size)
 }
 
-// serveRanges answers a request for ranges. It reports false when the whole
-// body is to be sent: there is no Range header, or one that is to be ignored.
+// serveRanges answers a request for ranges. It returns false, and has sent nothing, if the
+// whole body is to be sent: without a Range header, or with one that must be ignored.
 func serveRanges(w http.ResponseWriter, r *http.Request, a *Answer) bool {
 	spans, ok := spansOf(r, a)
 	if !ok {
@@ -43,8 +43,8 @@ func serveRanges(w http.ResponseWriter, r *http.Request, a *Answer) bool {
 		sendPart(w, a, spans[0])
 	default:
 		if len(a.Header["Content-Encoding"]) > 0 {
-			// Whether a coding is that of the parts or of their wrapping is
-			// read differently by different clients. Send it whole.
+			// Clients differ in whether the coding is of the parts or of the
+			// multipart body. So all of it is sent.
 			return false
 		}
 		serveMultipart(w, a, spans)
@@ -52,8 +52,8 @@ func serveRanges(w http.ResponseWriter, r *http.Request, a *Answer) bool {
 	return true
 }
 
-// spansOf are the satisfiable ranges that a request wants. ok is false when the
-// whole body is to be sent.
+// spansOf returns the satisfiable ranges of a request. ok is false if the whole body is to be
+// sent.
 func spansOf(r *http.Request, a *Answer) (spans []span, ok bool) {
 	lines := r.Header["Range"]
 	if len(lines) != 1 || !slices.Equal(a.Header["Accept-Ranges"], []string{"bytes"}) {
@@ -63,13 +63,13 @@ func spansOf(r *http.Request, a *Answer) (spans []span, ok bool) {
 	return spans, ok && condition.IfRange(r.Header, a.ETag, a.LastModified)
 }
 
-// refuseRange answers that none of the ranges is satisfiable (RFC 9110, 15.5.17).
+// refuseRange answers 416: none of the ranges is satisfiable (RFC 9110, 15.5.17).
 func refuseRange(w http.ResponseWriter, a *Answer) {
 	w.Header()["Content-Range"] = []string{"bytes */" + strconv.FormatInt(a.Size, 10)}
 	refuse(w, a, http.StatusRequestedRangeNotSatisfiable)
 }
 
-// setPart sends status and header of one range.
+// setPart sends the status and the header for one range.
 func setPart(w http.ResponseWriter, a *Answer, s span) {
 	setHeader(w, a, false)
 	h := w.Header()
@@ -78,11 +78,10 @@ func setPart(w http.ResponseWriter, a *Answer, s span) {
 	w.WriteHeader(http.StatusPartialContent)
 }
 
-// Part returns the range of a body that a request wants. It is for callers whose
-// body has a known size but is still growing, so that [Serve] cannot send it. Of a only Header, Size,
-// ETag and LastModified count; Header must say Accept-Ranges: bytes. length is 0
-// where the range cannot be satisfied, and ok is false when the whole body is to be
-// sent, as for several ranges.
+// Part returns the range of a request, for callers whose body has a known size but is still
+// arriving, so that [Serve] cannot send it. Of a it reads Header, which must have
+// "Accept-Ranges: bytes", Size, ETag and LastModified. length is 0 if the range cannot be
+// satisfied. ok is false if the whole body is to be sent, as for several ranges.
 func Part(r *http.Request, a *Answer) (start, length int64, ok bool) {
 	if r.Method != http.MethodGet {
 		return 0, 0, false
@@ -97,8 +96,8 @@ func Part(r *http.Request, a *Answer) (start, length int64, ok bool) {
 	return spans[0].start, spans[0].length, true
 }
 
-// BeginPart sends the status and header for the range that Part returned. The caller sends
-// the bytes, if there are any.
+// BeginPart sends the status and the header for the range from Part. The caller then sends
+// length bytes.
 func BeginPart(w http.ResponseWriter, a *Answer, start, length int64) {
 	if length == 0 {
 		refuseRange(w, a)
@@ -140,10 +139,9 @@ func serveMultipart(w http.ResponseWriter, a *Answer, spans []span) {
 	_, _ = io.WriteString(w, end)
 }
 
-// parseRanges reads a Range header for a body of that size and returns the
-// satisfiable ranges in the order asked for. ok is false when the header is to
-// be ignored: another unit, not as RFC 9110, 14.1.1 says, too many ranges,
-// overlaps beyond reason, or more bytes than the body has.
+// parseRanges parses a Range header for a body of a size, and returns the satisfiable ranges in
+// the order of the request. ok is false if the header must be ignored: with another unit,
+// malformed (RFC 9110, 14.1.1), with too many ranges, or abusive.
 func parseRanges(s string, size int64) (spans []span, ok bool) {
 	unit, set, found := strings.Cut(s, "=")
 	if !found || !strings.EqualFold(strings.Trim(unit, " \t"), "bytes") {
@@ -174,7 +172,7 @@ func parseRanges(s string, size int64) (spans []span, ok bool) {
 	return spans, true
 }
 
-// parseRange reads "first-last", "first-" or "-suffix" (RFC 9110, 14.1.2).
+// parseRange parses "first-last", "first-" or "-suffix" (RFC 9110, 14.1.2).
 func parseRange(s string, size int64) (sp span, satisfiable, valid bool) {
 	first, last, found := strings.Cut(s, "-")
 	if !found {
@@ -183,7 +181,7 @@ func parseRange(s string, size int64) (sp span, satisfiable, valid bool) {
 	if first == "" {
 		n, ok := parsePosition(last)
 		switch {
-		case !ok, n > 0 && size == 0: // the last bytes of nothing: send it, whole
+		case !ok, n > 0 && size == 0: // the last bytes of an empty body: send the whole
 			return span{}, false, false
 		case n == 0:
 			return span{}, false, true
@@ -207,8 +205,8 @@ func parseRange(s string, size int64) (sp span, satisfiable, valid bool) {
 	return span{start, min(end, size-1) - start + 1}, true, true
 }
 
-// parsePosition reads digits and nothing else. What does not fit is larger than
-// any body: it becomes the largest number.
+// parsePosition parses digits and nothing else. A number that is too large becomes the largest
+// int64, which no body has.
 func parsePosition(s string) (int64, bool) {
 	if s == "" {
 		return 0, false
@@ -228,8 +226,8 @@ func parsePosition(s string) (int64, bool) {
 	return n, true
 }
 
-// abusive reports whether several ranges ask for more than they could need
-// (RFC 9110, 14.2): more bytes than there are, or many overlapping ones.
+// abusive reports whether several ranges have more bytes than the body, or overlap often
+// (RFC 9110, 14.2).
 func abusive(spans []span, size int64) bool {
 	if len(spans) < 2 {
 		return false

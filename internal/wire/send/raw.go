@@ -2,7 +2,7 @@
 
 package send
 
-// Raw says whether sockets are best written by raw system calls. The race
-// detector takes what goes through a socket for synchronisation, as package
-// syscall tells it; of raw calls it knows nothing.
+// Raw says whether to write to sockets by raw system calls. Not under the race detector: to it
+// bytes through a socket are synchronisation, if package syscall sends them, and it does
+// not see raw calls.
 const Raw = true

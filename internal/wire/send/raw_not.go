@@ -2,5 +2,5 @@
 
 package send
 
-// Raw says whether sockets are best written by raw system calls.
+// Raw says whether to write to sockets by raw system calls.
 const Raw = false

@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// RawConn is the socket of a TCP or UNIX connection, nil for any other. What
-// embeds one of them is another: it reads and writes by methods of its own.
+// RawConn returns the socket of a *net.TCPConn or *net.UnixConn, nil for any other
+// connection: also for one that embeds these, whose own Read and Write must be called.
 func RawConn(conn net.Conn) syscall.RawConn {
 	var sc syscall.Conn
 	switch c := conn.(type) {

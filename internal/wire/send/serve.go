@@ -12,28 +12,26 @@ import (
 )
 
 const (
-	// copySize is the buffer for what cannot go to the socket by itself: TLS,
-	// HTTP/2, pipes. Larger ones make a connection hold more and gain nothing.
+	// copySize is the size of the buffers for copying, where sendfile(2) cannot be used:
+	// TLS, HTTP/2, pipes. Larger ones take memory and are not faster.
 	copySize = 64 << 10
-	// together is the largest part of a file that is copied into one write
-	// with its header; from there on two packets and no copy are cheaper.
+	// together is the largest part of a file that is copied, to be written together with
+	// the header. A larger one is cheaper in a second packet without a copy.
 	together = 16 << 10
 )
 
-// buffers are shared by all requests: copying is stateless, and a buffer per
-// request would be most of what a download allocates.
+// buffers are shared by all requests: a buffer for each would be most of what a download
+// allocates.
 var buffers = sync.Pool{New: func() any { return new([copySize]byte) }}
 
 // Serve answers a GET or HEAD request from a. If its status is 200, it decides
 // conditions (RFC 9110, 13) and, if a.Header says "Accept-Ranges: bytes",
-// ranges (RFC 9110, 14). The headers are put into w ready as they are, so
-// a.Header must not be changed afterwards; what stands in w.Header() already is
-// kept. An answer without a Content-Type gets none.
+// ranges (RFC 9110, 14). The fields of a.Header are added to w.Header() without a copy, so
+// they must not be changed afterwards. An answer without a Content-Type gets none.
 //
-// The caller holds a reference to a.File until Serve returns. If the file turns
-// out to be shorter than a.Size, Serve panics with [http.ErrAbortHandler]: the
-// connection (HTTP/1) or stream (HTTP/2) is cut, so that the client knows that
-// the answer is not whole.
+// The caller must keep a reference to a.File until Serve returns. If the file is shorter than
+// a.Size, Serve panics with [http.ErrAbortHandler]: the connection (HTTP/1) or stream
+// (HTTP/2) is cut, which tells the client that the answer is not complete.
 func Serve(w http.ResponseWriter, r *http.Request, a *Answer) {
 	if a.Code() != http.StatusOK {
 		setHeader(w, a, countedByServer(r, a))
@@ -64,8 +62,8 @@ func Serve(w http.ResponseWriter, r *http.Request, a *Answer) {
 	sendWhole(w, r, http.StatusOK, a)
 }
 
-// PassOn tells a ResponseWriter that wants to know that the answer which begins is
-// another program's: pages for errors leave that alone unless told otherwise.
+// PassOn tells the server's ResponseWriter that the answer which begins is another program's:
+// the site's error pages do not replace it, unless the config says so.
 func PassOn(w http.ResponseWriter) {
 	if s, ok := w.(interface{ PassOn() }); ok {
 		s.PassOn()

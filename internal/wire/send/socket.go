@@ -7,19 +7,18 @@ import (
 	"syscall"
 )
 
-// chunk is the most that one sendfile(2) call is asked for: enough that the
-// calls cost nothing (with 1 MiB a download took a fifth more CPU), little
-// enough that a fast reader cannot keep the thread in the kernel for long.
+// chunk is the most for one call of sendfile(2): large enough that the calls cost nothing
+// (with 1 MiB a download took a fifth more CPU), and small enough that a fast reader does
+// not keep the thread in the kernel for long.
 const chunk = 4 << 20
 
-// ErrNeedsBlocking says that a file must be sent by a goroutine that may block: its file
-// system has no sendfile(2), or the file ends too early. SendFile tells these apart.
+// ErrNeedsBlocking says that a goroutine which may block must send the file, by SendFile: its
+// file system has no sendfile(2), or the file is too short. SendFile finds out which.
 var ErrNeedsBlocking = errors.New("the file cannot be sent without waiting")
 
-// SectionOf finds out whether src is a file that sendfile(2) can send: a
-// Section, an open file, or a part of one as io.CopyN makes it. moved must be
-// called with the number of bytes sent, so that src stands where a plain copy
-// would have left it.
+// SectionOf reports whether src is a file that sendfile(2) can send: a Section, an open file,
+// or a part of these as io.CopyN makes it. Call moved with the number of bytes that were
+// sent: it moves src on as reading them would have done.
 func SectionOf(src io.Reader) (sec *Section, moved func(n int64), ok bool) {
 	if s, ok := src.(*Section); ok {
 		return s, func(int64) {}, s.desc != nil
@@ -60,7 +59,7 @@ func SectionOf(src io.Reader) (sec *Section, moved func(n int64), ok bool) {
 	}, true
 }
 
-// HasDescriptor reports whether the kernel can send the section by itself.
+// HasDescriptor reports whether sendfile(2) can send the section.
 func (s *Section) HasDescriptor() bool { return s.desc != nil }
 
 // descriptor is what sendfile(2) and pread(2) need of an open file.

@@ -11,14 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Socket reads and writes a non-blocking stream socket without allocating and
-// without a copy: finished bytes with one sendmsg(2), files with sendfile(2),
-// both also on UNIX sockets, where package net has no sendfile. One goroutine
-// may read while another writes.
+// Socket reads and writes a non-blocking TCP or UNIX socket without allocating and without a
+// copy: bytes with one sendmsg(2), files with sendfile(2). Package net has no sendfile for
+// UNIX sockets. One goroutine may read while another one writes.
 //
-// Waiting is left to Go's poller, so deadlines and Close of the net.Conn work
-// as always. The system calls that cannot sleep on a non-blocking socket are
-// made raw: telling the scheduler about each costs more than it saves.
+// It waits in Go's poller, so deadlines and Close of the net.Conn work as usual. System calls
+// that cannot sleep on a non-blocking socket are raw: to tell the scheduler of each costs
+// more than it gains.
 type Socket struct {
 	raw     syscall.RawConn
 	stalled func()
@@ -42,10 +41,9 @@ type Socket struct {
 	progress           bool
 }
 
-// NewSocket returns the socket under a TCP or UNIX connection, nil for any
-// other. stalled is called whenever the peer has taken all that it will for
-// now and the writer is about to wait, if anything was sent since the last
-// call or the write has just begun: the place to set a deadline.
+// NewSocket returns the socket of a TCP or UNIX connection, nil for any other. stalled is called
+// when the peer takes no more for now, before waiting, if something was sent since the last
+// call or the write has just begun. Set a deadline there.
 func NewSocket(conn net.Conn, stalled func()) *Socket {
 	raw := RawConn(conn)
 	if raw == nil {
@@ -58,9 +56,8 @@ func NewSocket(conn net.Conn, stalled func()) *Socket {
 	return s
 }
 
-// Detach returns a second descriptor of a TCP or UNIX connection, which the
-// caller owns and closes. With the connection closed, Go's poller does not
-// know it any more.
+// Detach returns a duplicate of the descriptor of a TCP or UNIX connection, which the caller
+// owns. Close the connection after it: then Go's poller does not watch the socket any more.
 func Detach(conn net.Conn) (fd int, ok bool) {
 	raw := RawConn(conn)
 	if raw == nil {
@@ -95,14 +92,13 @@ func (s *Socket) readReady(fd uintptr) (done bool) {
 	return done
 }
 
-// Readable calls f as soon as there may be something to read, and again after
-// every further arrival, until f says that it is done; the error is what ended
-// the wait otherwise (a deadline, Close). f must read until TryRead has
-// nothing more: arrivals are told once.
+// Readable calls f when there may be something to read, and again whenever more has come, until
+// f returns true. The error is what ended the wait otherwise: a deadline, or Close. f must
+// read until TryRead is not ok, as the poller is edge-triggered.
 func (s *Socket) Readable(f func(fd uintptr) (done bool)) error { return s.raw.Read(f) }
 
-// TryRead reads what is there, without waiting. ok is false when nothing is;
-// n is 0 and err nil at the end of the stream.
+// TryRead reads what has come, without waiting. ok is false if nothing has. At the end of the
+// stream n is 0 and err nil.
 func TryRead(fd uintptr, p []byte) (n int, ok bool, err error) {
 	for {
 		n, _, errno := syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
@@ -118,14 +114,13 @@ func TryRead(fd uintptr, p []byte) (n int, ok bool, err error) {
 	}
 }
 
-// TryWrite sends as much of head and body, of which head is not empty, as the
-// peer takes now.
+// TryWrite sends as much of head and body as the peer takes now. head must not be empty.
 func TryWrite(fd uintptr, head, body []byte) (n int, err error) {
 	return tryWrite(fd, head, body, unix.MSG_NOSIGNAL)
 }
 
-// TryHead is TryWrite for the header of a file: a last packet that is not full
-// waits for the file.
+// TryHead is TryWrite for the header of a file: its last packet waits to be filled with bytes
+// of the file.
 func TryHead(fd uintptr, head []byte) (n int, err error) {
 	return tryWrite(fd, head, nil, unix.MSG_NOSIGNAL|unix.MSG_MORE)
 }
@@ -157,11 +152,10 @@ func tryWrite(fd uintptr, head, body []byte, flags uintptr) (n int, err error) {
 	}
 }
 
-// TrySendFile sends as much of head, which is not empty, and of n bytes of a file
-// with a descriptor from off on as the peer takes now, the head held back as
-// SendFile does. Whatever else keeps the file from being sent shows when the
-// rest is. The caller holds a reference to the file, and takes it to be in
-// memory: if it is not, this waits for the disk.
+// TrySendFile sends as much of head, which must not be empty, and of n bytes of a file with a
+// descriptor from off on as the peer takes now. Errors of the file are not returned: who
+// sends its remaining bytes gets them. The caller must keep a reference to the file, which
+// should be in the page cache: if not, this waits for the disk.
 func TrySendFile(fd uintptr, head []byte, f *File, off, n int64) (nHead int, nFile int64, err error) {
 	if nHead, err = TryHead(fd, head); err != nil || nHead < len(head) {
 		return nHead, 0, err
@@ -170,14 +164,14 @@ func TrySendFile(fd uintptr, head []byte, f *File, off, n int64) (nHead int, nFi
 	return nHead, nFile, nil
 }
 
-// TryFile sends as much of n bytes of a file with a descriptor from off on as
-// the peer takes now. The caller holds a reference to the file, and takes it to
-// be in memory: if it is not, this waits for the disk. The error is
-// [ErrNeedsBlocking] where the file is not sent like this, or has become shorter.
+// TryFile sends as much of n bytes of a file with a descriptor from off on as the peer takes
+// now. The caller must keep a reference to the file, which should be in the page cache: if
+// not, this waits for the disk. The error is [ErrNeedsBlocking] if sendfile(2) does not take
+// the file, or it has become shorter.
 func TryFile(fd uintptr, f *File, off, n int64) (sent int64, err error) {
 	for sent < n {
-		// Raw, as it hardly ever sleeps: told of the call, the scheduler takes the
-		// processor away within it, which costs more than all of this saves.
+		// Raw, as it hardly ever sleeps. Otherwise the scheduler would give the
+		// processor to another thread during the call, which costs more.
 		r, _, errno := syscall.RawSyscall6(syscall.SYS_SENDFILE, fd, f.fd, uintptr(unsafe.Pointer(&off)), uintptr(n-sent), 0, 0)
 		switch {
 		case errno == syscall.EINTR:
@@ -194,14 +188,14 @@ func TryFile(fd uintptr, f *File, off, n int64) (sent int64, err error) {
 	return sent, nil
 }
 
-// probes is how many places of a part InMemory looks at besides its end. To look
-// makes the system read ahead, so a client that asks again and again could make
-// fixed places, and those alone, be in memory.
+// probes is how many random places of a part InMemory checks besides its end. They are random
+// since a check makes the system read ahead: with fixed places, a client that asks again
+// and again would have just these in the page cache.
 const probes = 3
 
-// InMemory reports whether n bytes from off on are in the system's memory, as far
-// as their last and some others of them, drawn at random, can tell: files are read
-// ahead in order. Where the file system cannot tell it is false.
+// InMemory reports whether n bytes from off on are in the page cache, judged by the last and
+// some random ones of them: files are read ahead in order. It returns false where the file
+// system cannot tell.
 func (f *File) InMemory(off, n int64) bool {
 	if n <= 0 {
 		return true
@@ -233,7 +227,7 @@ func (f *File) hasByte(off int64) bool {
 	}
 }
 
-// AwaitGone is [AwaitGone].
+// AwaitGone is the function [AwaitGone] for this socket.
 func (s *Socket) AwaitGone() error { return awaitGone(s.raw, s.gone) }
 
 // Write sends head and then body, either of which may be empty, with as few
@@ -289,7 +283,7 @@ func (s *Socket) writeReady(fd uintptr) bool {
 	return true
 }
 
-// sent moves the vector on by n bytes.
+// sent removes n bytes from the start of the vector.
 func (s *Socket) sent(n int) {
 	s.left -= int64(n)
 	s.progress = true
@@ -307,6 +301,7 @@ func (s *Socket) sent(n int) {
 	}
 }
 
+// noteStall calls stalled, once until there is progress.
 func (s *Socket) noteStall() {
 	if s.progress && s.stalled != nil {
 		s.progress = false
@@ -314,15 +309,15 @@ func (s *Socket) noteStall() {
 	}
 }
 
-// Queued is how many bytes that were written to a TCP or UNIX connection its
-// peer has not yet taken. ok is false where that cannot be known.
+// Queued returns how many bytes that were written to a TCP or UNIX connection the peer has not
+// taken. ok is false where the system cannot tell.
 func Queued(conn net.Conn) (n int, ok bool) {
 	ok = control(conn, func(fd int) { n, ok = QueuedOn(fd) }) && ok
 	return n, ok
 }
 
-// Acked is how many bytes the peer of a TCP connection has taken since it began,
-// TLS and all. ok is false where that cannot be known.
+// Acked returns how many bytes the peer of a TCP connection has acknowledged since it began,
+// those of TLS included. ok is false where the system cannot tell.
 func Acked(conn net.Conn) (n uint64, ok bool) {
 	ok = control(conn, func(fd int) { n, ok = AckedOn(fd) }) && ok
 	return n, ok
@@ -343,7 +338,7 @@ func control(conn net.Conn, f func(fd int)) bool {
 	return raw != nil && raw.Control(func(fd uintptr) { f(int(fd)) }) == nil
 }
 
-// rawBelow is the socket below all wrappers of a connection, nil if there is none.
+// rawBelow returns the socket below all wrappers of a connection, nil if there is none.
 func rawBelow(conn net.Conn) syscall.RawConn {
 	for {
 		c, wrapped := conn.(interface{ NetConn() net.Conn })
@@ -369,15 +364,15 @@ func QueuedOn(fd int) (n int, ok bool) {
 	return n, err == nil
 }
 
-// SendFile sends head and then the section by sendfile(2), the head held back
-// by MSG_MORE so that it shares a packet with the first bytes. It returns the
-// bytes sent of the head and of the section, and io.ErrUnexpectedEOF when the
-// file has become shorter. The section must have a descriptor.
+// SendFile sends head and then the section by sendfile(2). By MSG_MORE the end of head shares a
+// packet with the first bytes of the file. It returns how many bytes it has sent of each,
+// and io.ErrUnexpectedEOF if the file has become shorter. The section must have a
+// descriptor.
 func (s *Socket) SendFile(head []byte, sec *Section) (nHead, nFile int64, err error) {
 	if len(head) > 0 {
 		flags := uintptr(unix.MSG_MORE)
 		if sec.n == 0 {
-			flags = 0 // nothing will follow that sends the head on its way
+			flags = 0 // nothing follows
 		}
 		if nHead, err = s.write(head, nil, flags); err != nil {
 			return nHead, 0, err
@@ -400,8 +395,8 @@ func (s *Socket) SendFile(head []byte, sec *Section) (nHead, nFile int64, err er
 	return nHead, nFile, err
 }
 
-// cannotSendfile tells of files that sendfile(2) does not take: some file
-// systems have none, and some files no position.
+// cannotSendfile reports whether sendfile(2) does not take the file: some file systems have no
+// sendfile, and some files no position.
 func cannotSendfile(errno syscall.Errno) bool {
 	switch errno {
 	case syscall.EINVAL, syscall.ENOSYS, syscall.EOPNOTSUPP, syscall.ESPIPE:
@@ -410,7 +405,7 @@ func cannotSendfile(errno syscall.Errno) bool {
 	return false
 }
 
-// copyFile sends the section through a buffer.
+// copyFile sends the section by reading and writing it.
 func (s *Socket) copyFile(sec *Section) (total int64, err error) {
 	buf := buffers.Get().(*[copySize]byte)
 	defer buffers.Put(buf)
@@ -427,8 +422,8 @@ func (s *Socket) copyFile(sec *Section) (total int64, err error) {
 	return total, nil
 }
 
-// sendfileReady uses the scheduler-aware Syscall: a page that is not in memory
-// makes sendfile sleep for the disk.
+// sendfileReady uses a Syscall of which the scheduler knows: for a page that is not in memory,
+// sendfile waits for the disk.
 func (s *Socket) sendfileReady(fd uintptr) bool {
 	done := true
 	ctl, err := s.file.SyscallConn()

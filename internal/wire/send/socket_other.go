@@ -7,11 +7,11 @@ import (
 	"net"
 )
 
-// Socket is the Linux way onto a socket; elsewhere there is none, and
-// connections use what package net offers.
+// Socket sends and reads by raw system calls, on Linux only. Elsewhere there is none, and
+// package net is used.
 type Socket struct{}
 
-// NewSocket returns nil: package net is used as it is.
+// NewSocket returns nil: package net is used.
 func NewSocket(net.Conn, func()) *Socket { return nil }
 
 // Read is never called: there is no Socket.
@@ -38,16 +38,17 @@ func TrySendFile(_ uintptr, _ []byte, _ *File, _, _ int64) (nHead int, nFile int
 // AwaitGone is never called: there is no Socket.
 func (*Socket) AwaitGone() error { panic("send: no raw sockets on this system") }
 
-// AwaitGone cannot tell a peer that sends no more from one that has left.
+// AwaitGone returns [errors.ErrUnsupported]: it cannot tell a peer that has closed its sending
+// side from one that has left.
 func AwaitGone(net.Conn) error { return errors.ErrUnsupported }
 
 // Write is never called: there is no Socket.
 func (*Socket) Write(_, _ []byte) (int64, error) { panic("send: no raw sockets on this system") }
 
-// Acked does not know.
+// Acked returns false: the number is not known.
 func Acked(net.Conn) (n uint64, ok bool) { return 0, false }
 
-// Queued does not know.
+// Queued returns false: the number is not known.
 func Queued(net.Conn) (n int, ok bool) { return 0, false }
 
 // SendFile is never called: there is no Socket.

@@ -7,23 +7,22 @@ import (
 )
 
 const (
-	// checkEvery is how often connections are looked at while too many streams wait.
+	// checkEvery is how often connections are checked while too many streams wait.
 	checkEvery = 10 * time.Millisecond
-	// recheckAfter is how long they are not looked at while there are many streams of
-	// which few wait, unless by quietShare of the limit more are opened.
+	// recheckAfter is how long they are not checked after many streams were open of
+	// which few waited, unless another limit/recheckShare are opened.
 	recheckAfter = time.Second
 	recheckShare = 8
 )
 
-// Budget is what a server's streams may take. Make it with [NewBudget]. Nil has no
-// limits.
+// Budget bounds the streams of a server. Make it with [NewBudget]; nil has no limits.
 type Budget struct {
 	open      atomic.Int64
 	kept      atomic.Int64
 	left      atomic.Int64 // of kept, after the last collection
-	wakeAbove atomic.Int64 // with so many open streams, few waited
+	wakeAbove atomic.Int64 // no check until more streams than this are open
 	limit     atomic.Pointer[Budgets]
-	wake      chan struct{} // a token: there may be too many
+	wake      chan struct{} // a token wakes Watch: there may be too many
 	refused   func()
 }
 
@@ -34,7 +33,7 @@ type Budgets struct {
 	Kept    Limits // those that QUIC keeps for them, see [Kept]
 }
 
-// NewBudget returns one. refused is told of each stream that is refused.
+// NewBudget returns a Budget. refused is called for each stream that is refused.
 func NewBudget(refused func()) *Budget {
 	b := &Budget{wake: make(chan struct{}, 1), refused: refused}
 	b.limit.Store(&Budgets{})
@@ -44,7 +43,7 @@ func NewBudget(refused func()) *Budget {
 // Set sets the limits.
 func (b *Budget) Set(l Budgets) { b.limit.Store(&l) }
 
-// Add notes that so many streams were opened, or have ended.
+// Add records that n streams were opened, or have ended if n is negative.
 func (b *Budget) Add(n int) {
 	if b == nil {
 		return
@@ -57,20 +56,20 @@ func (b *Budget) Add(n int) {
 	}
 }
 
-// Pressed reports whether there may be too many streams that wait. Until connections
-// have been ended, those that have more than Few get no further ones.
+// Pressed reports whether too many streams may be waiting. Meanwhile a connection that has
+// more than Few streams gets no further ones.
 func (b *Budget) Pressed() bool {
 	return b != nil && b.open.Load() > int64(b.limit.Load().Waiting.Each)
 }
 
-// Refuse notes that a stream was refused.
+// Refuse records that a stream was refused.
 func (b *Budget) Refuse() { b.refused() }
 
-// Open is how many streams are open.
+// Open returns how many streams are open.
 func (b *Budget) Open() int { return int(b.open.Load()) }
 
-// Watch looks at conns while there may be too many streams, and evicts. evicted is
-// told of each connection before. It returns when ctx ends.
+// Watch checks conns while there may be too many streams, and evicts those that must end.
+// evicted is called for each before. Watch returns when ctx ends.
 func (b *Budget) Watch(ctx context.Context, conns func() []Conn, evicted func(Conn)) {
 	for {
 		select {
@@ -92,13 +91,13 @@ func (b *Budget) Watch(ctx context.Context, conns func() []Conn, evicted func(Co
 			case <-time.After(checkEvery):
 			}
 		}
-		if b.wakeAbove.Store(0); b.Pressed() { // since then, of which nobody was told
+		if b.wakeAbove.Store(0); b.Pressed() { // opened since then: Add has not woken us
 			b.Add(0)
 		}
 	}
 }
 
-// awaitPressure waits while few streams wait.
+// awaitPressure waits until connections should be checked again.
 func (b *Budget) awaitPressure(ctx context.Context) {
 	b.wakeAbove.Store(b.open.Load() + int64(b.limit.Load().Waiting.Each/recheckShare))
 	select {
@@ -108,7 +107,7 @@ func (b *Budget) awaitPressure(ctx context.Context) {
 	}
 }
 
-// excess returns the connections that must end.
+// excess returns the connections to evict.
 func (b *Budget) excess(conns []Conn, now time.Time) []Conn {
 	most := b.limit.Load()
 	if over := excess(conns, func(c Conn) int { return c.Streams(now).Waiting }, most.Waiting); len(over) > 0 {
