@@ -9,7 +9,7 @@ import (
 
 // Write implements [net.Conn] for net/http.
 func (c *Conn) Write(p []byte) (int, error) {
-	if c.state.load().givenAway() {
+	if c.state.load().handedOff() {
 		return c.nc.Write(p)
 	}
 	n, err := c.transmit(p, nil)
@@ -62,7 +62,7 @@ func (c *Conn) stopWriteTimeout() {
 // ReadFrom implements [io.ReaderFrom]: net/http calls it for the body of a file, which
 // goes by sendfile(2), over TCP and UNIX sockets alike.
 func (c *Conn) ReadFrom(src io.Reader) (int64, error) {
-	if c.state.load().givenAway() {
+	if c.state.load().handedOff() {
 		return io.Copy(struct{ io.Writer }{c.nc}, src)
 	}
 	if sec, moved, ok := send.SectionOf(src); ok && c.sock != nil {

@@ -25,9 +25,9 @@ const (
 	stateClosed
 )
 
-// givenAway reports whether bytes go straight between the network and a handler that
+// handedOff reports whether bytes go straight between the network and a handler that
 // has hijacked the connection.
-func (s connState) givenAway() bool { return s == stateHijacked || s == stateReleased }
+func (s connState) handedOff() bool { return s == stateHijacked || s == stateReleased }
 
 // ended reports whether the state is one of the last two, which never change.
 func (s connState) ended() bool { return s >= stateReleased }
