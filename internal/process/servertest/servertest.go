@@ -71,7 +71,7 @@ func (p *Process) Kill() {
 // that cannot have it skips, or fails where MILLRACE_NEED_S3 is 1.
 func S3Program(t testing.TB, root string) string {
 	t.Helper()
-	cmd := exec.Command("go", "tool", "-C", root+"/tools/s3", "-n", "versitygw")
+	cmd := exec.Command("go", "tool", "-C", root+"/packaging/tools/s3", "-n", "versitygw")
 	// One build for tests with and without the race detector.
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false -pgo=off", "GOWORK=off")
 	var errs bytes.Buffer
