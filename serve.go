@@ -45,7 +45,7 @@ func Serve(ln net.Listener, h http.Handler) error {
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
 	m := meter.New()
-	route := &site.Route{Pattern: "/", Handler: h, Job: m.Job("handler"), AsItCame: true, Foreign: true}
+	route := &site.Route{Pattern: "/", Handler: h, Job: m.Job("handler"), RawPath: true, Foreign: true}
 	setup := server.Setup{Listeners: []net.Listener{&watched{Listener: ln, closed: end}}, Plain: site.NewTable(), Secure: site.NewTable()}
 	setup.Plain.Add(site.New(1, []*site.Route{route}), nil)
 	s, err := server.New(setup, lane.Options{}, m, slog.New(redact.Handler(slog.Default().Handler())))

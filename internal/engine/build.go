@@ -77,10 +77,10 @@ func (b *builder) build() (err error) {
 	}
 	b.clients = netset.NewFinder(trusted, cfg.Limits.ClientHeader)
 	setup.Trusted, setup.Clients = trusted.Has, b.clients
-	if setup.Follow, err = b.follow(); err != nil {
+	if setup.Tracing, err = b.follow(); err != nil {
 		return err
 	}
-	if setup.Announced, err = netset.Parse(cfg.ProxyProtocol.From); err != nil {
+	if setup.ProxyProtocolFrom, err = netset.Parse(cfg.ProxyProtocol.From); err != nil {
 		return fmt.Errorf("proxy_protocol.from: %w", err)
 	}
 	if err = b.compileTables(setup.Clients); err != nil {
@@ -180,7 +180,7 @@ func (b *builder) routes(sc config.Site, on *siteRef) (routes []*site.Route, err
 			return nil, fmt.Errorf("route %s: %w", pattern, err)
 		}
 		folder := rc.Static != nil || rc.Images != nil || rc.WebSocket != nil && rc.WebSocket.Channels != nil
-		r := &site.Route{Pattern: pattern, Handler: site.Mount(pattern, h, folder), Job: b.server.meters.Route(siteName(sc.Hosts), pattern, job), AsItCame: passesRawPaths(rc, signInOf(sc, rc)), Foreign: rc.Handler != nil, Passes: rc.Proxy != nil || rc.Cache != nil || rc.PHP != nil}
+		r := &site.Route{Pattern: pattern, Handler: site.Mount(pattern, h, folder), Job: b.server.meters.Route(siteName(sc.Hosts), pattern, job), RawPath: passesRawPaths(rc, signInOf(sc, rc)), Foreign: rc.Handler != nil, Passes: rc.Proxy != nil || rc.Cache != nil || rc.PHP != nil}
 		if c, ok := h.(*cache.Handler); ok {
 			b.next.cached[r] = cachedRoute{c, signInOf(sc, rc)}
 		}

@@ -35,7 +35,7 @@ func (s *Server) Sockets() (all handover.Sockets, err error) {
 
 // TakeSocketsBack says that the successor has failed.
 func (s *Server) TakeSocketsBack() {
-	s.server.TakePathsBack()
+	s.server.ReclaimPaths()
 	s.admin.TakeBack()
 }
 
@@ -85,7 +85,7 @@ func (s *Server) warmUp(hot json.RawMessage) {
 		return // or another version's
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), rehearsal)
-	done := s.server.Rehearse(ctx, list[:min(len(list), mostHot)])
+	done := s.server.WarmUp(ctx, list[:min(len(list), mostHot)])
 	s.retired.Go(func() { // Run waits
 		<-done
 		cancel()
@@ -101,7 +101,7 @@ type purged struct {
 // forwardPurge sends a purge to the successor, if there is one.
 func (s *Server) forwardPurge(route string, what purge.Selector) error {
 	if next := s.successor.Load(); next != nil {
-		return next.Tell(purged{route, what}) //nolint:wrapcheck // it says what was done
+		return next.Notify(purged{route, what}) //nolint:wrapcheck // it says what was done
 	}
 	return nil
 }
@@ -195,7 +195,7 @@ func (s *Server) Retire() {
 	if patience <= 0 {
 		patience = defaultUpgradeTimeout
 	}
-	s.server.HandOver(patience, s.leaveAlone, s.leaveWebSockets)
+	s.server.SetSuccessor(patience, s.leaveAlone, s.leaveWebSockets)
 	if err := s.admin.CloseShared(); err != nil {
 		s.errors.Warn("closing the admin listener for the new process", "err", err)
 	}
@@ -218,7 +218,7 @@ func (s *Server) Answer(ctx context.Context) error {
 
 // StartDrain ends the time that Retire gives: WebSockets are told to come back, and the
 // drain begins.
-func (s *Server) StartDrain() { s.server.Hurry() }
+func (s *Server) StartDrain() { s.server.DrainNow() }
 
 // leaveAlone tells the subscribers of channels without a bus to reconnect.
 func (s *Server) leaveAlone() {

@@ -63,7 +63,7 @@ func absolute(path string) string {
 // read allows reading a file or folder, also after it was replaced by another.
 func (r *reach) read(path, key string) {
 	r.add(confine.Rule{Path: path, Access: confine.Read, For: key})
-	r.rules = append(r.rules, confine.Around(absolute(path), confine.Read, key)...)
+	r.rules = append(r.rules, confine.Parents(absolute(path), confine.Read, key)...)
 }
 
 // store allows writing to a folder, which is made where it is missing.
@@ -281,7 +281,7 @@ func (r *reach) extra(access confine.Access, what string, paths ...string) {
 func (r *reach) system() {
 	r.extra(confine.Read, "names", "/etc/hosts", "/etc/nsswitch.conf", "/etc/services", "/etc/protocols", "/etc/gai.conf", "/etc/host.conf")
 	r.extra(confine.Read, "names", "/etc/resolv.conf")
-	r.rules = append(r.rules, confine.Around("/etc/resolv.conf", confine.Read, "names")...)
+	r.rules = append(r.rules, confine.Parents("/etc/resolv.conf", confine.Read, "names")...)
 	r.extra(confine.Read, "certificates", append([]string{
 		"/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/ca-bundle.pem", "/etc/ssl/openssl.cnf", "/etc/pki", "/etc/ca-certificates",
 		"/usr/share/ca-certificates", "/usr/local/share/ca-certificates", "/usr/local/share/certs", "/etc/openssl/certs", "/var/lib/ca-certificates",

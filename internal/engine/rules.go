@@ -157,7 +157,7 @@ func (b *builder) wrapHandler(sc config.Site, rc config.Route, r *site.Route, on
 		r.Intercepted = r.Pages
 	}
 	var err error
-	if r.Gate, r.Own, err = b.gates(sc, rc, routeName(sc.Hosts, r.Pattern)); err != nil {
+	if r.Gate, r.OwnGate, err = b.gates(sc, rc, routeName(sc.Hosts, r.Pattern)); err != nil {
 		return err
 	}
 	if len(rc.EarlyHints) > 0 {

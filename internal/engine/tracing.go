@@ -10,7 +10,7 @@ import (
 
 // follow is what observes requests: tracing and the store of slow ones. The exporter is
 // reused while its options are the same.
-func (b *builder) follow() (f server.Follow, err error) {
+func (b *builder) follow() (f server.Tracing, err error) {
 	tracing := b.config.Tracing
 	if !slowOptions(b.config).Off {
 		f.Slow = b.server.slow

@@ -79,7 +79,7 @@ func (c *candidates) end(s *site.Site, u *url.URL) *site.Route {
 	if !site.IsName(c.last) {
 		route = s.Route(u.Path)
 	}
-	if route != nil && route.AsItCame && urlpath.Several(u.Path, u.RawPath) && s.OnlyRoute(u) == nil {
+	if route != nil && route.RawPath && urlpath.Several(u.Path, u.RawPath) && s.OnlyRoute(u) == nil {
 		return nil
 	}
 	return route
@@ -106,7 +106,7 @@ func (b *builder) try(rc config.Route, r *site.Route, on *siteRef) (*try, error)
 		return nil, err
 	}
 	c, err := newCandidates(rc.Try, r.Pattern, b.scope)
-	return &try{candidates: c, has: files.Has, job: r.Handler, on: on, of: r, own: r.Own, clients: b.next.setup.Clients}, err
+	return &try{candidates: c, has: files.Has, job: r.Handler, on: on, of: r, own: r.OwnGate, clients: b.next.setup.Clients}, err
 }
 
 // maxTries bounds how often a path may be tried under another: each of them may
@@ -146,7 +146,7 @@ func (t *try) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case tries >= maxTries:
 		http.Error(w, "508 Loop Detected", http.StatusLoopDetected)
 	default:
-		if own := route.Own; own != nil && own != t.own {
+		if own := route.OwnGate; own != nil && own != t.own {
 			if _, answered := own.At(r.URL.Path, r.URL.RawPath).Admit(w, r, t.clients.Of(r)); answered {
 				return
 			}

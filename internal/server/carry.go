@@ -24,9 +24,9 @@ import (
 
 // carried is a request that a loop passes on, with what ServeHTTP does for others:
 // the accounting, and what is around the job.
-type carried struct {
+type forwarded struct {
 	lane.RoundTrip
-	begun
+	prepared
 	table *site.Table
 	route *site.Route
 	began time.Time
@@ -38,7 +38,7 @@ type carried struct {
 	fields  []field.Line
 	client  netip.Addr // whom a trusted proxy names, or the connection's other end
 	remote  string     // the client as it is logged; "": the connection's other end
-	came    came
+	request requestParts
 	lines   field.Lines // of the answer
 	always  http.Header // fields that each answer has
 	// value is valueOf, made once.
@@ -46,20 +46,20 @@ type carried struct {
 }
 
 // begun is what was done for a request before a handler had it.
-type begun struct {
+type prepared struct {
 	mark     trace.Mark // which other servers are told
-	said     string     // its id in what rules say; "": they do not
+	id       string     // its id in what rules say; "": they do not
 	admitted bool       // its gate was asked
 }
 
 // came is what rules for the answer may look at.
-type came struct {
+type requestParts struct {
 	method, scheme, host, path, query, target, origin string
 	from                                              net.Addr
 }
 
-var carriedPool = sync.Pool{New: func() any {
-	x := new(carried)
+var forwardedPool = sync.Pool{New: func() any {
+	x := new(forwarded)
 	x.value = x.valueOf
 	return x
 }}
@@ -72,12 +72,12 @@ func (s *Server) Forward(q *lane.ForwardRequest) lane.RoundTrip {
 		return nil
 	}
 	table := enter(q.Scope)
-	route, job, below := carriable(table, h)
+	route, job, below := forwardable(table, h)
 	if job == nil {
 		table.Leave()
 		return nil
 	}
-	x := carriedPool.Get().(*carried)
+	x := forwardedPool.Get().(*forwarded)
 	x.table, x.route, x.began = table, route, time.Now()
 	if always := q.Scope.Always.Load(); always != nil {
 		x.always = *always
@@ -101,13 +101,13 @@ func (s *Server) Forward(q *lane.ForwardRequest) lane.RoundTrip {
 	}
 	if x.RoundTrip == nil {
 		if x.admitted || x.mark.ID != "" || len(x.fields) > 0 {
-			q.Prepared = x.begun
+			q.Prepared = x.prepared
 		}
 		x.leave()
 		return nil
 	}
 	if now.log != nil && !route.NoLog {
-		x.log, x.slow = now.log, now.follow.Slow
+		x.log, x.slow = now.log, now.tracing.Slow
 		x.line = accesslog.Record{
 			Time: x.began, Remote: x.remote, Host: h.Host, Method: h.Method, Target: h.Target, Proto: "HTTP/1.1",
 			Referer: h.Value("Referer"), UserAgent: h.Value("User-Agent"), Through: true, ID: x.mark.ID, Secure: q.Scope.Secure,
@@ -121,7 +121,7 @@ func (s *Server) Forward(q *lane.ForwardRequest) lane.RoundTrip {
 
 // carriable is the route of a request whose answers loops may pass on, its job, and
 // the path that it sees.
-func carriable(table *site.Table, h *lean.Head) (route *site.Route, job lane.Passer, below string) {
+func forwardable(table *site.Table, h *lean.Head) (route *site.Route, job lane.Passer, below string) {
 	st := table.Site(h.Host)
 	if st == nil || st.Trap.At(h.Path) {
 		return nil, nil, ""
@@ -143,7 +143,7 @@ func carriable(table *site.Table, h *lean.Head) (route *site.Route, job lane.Pas
 }
 
 // admits asks the gate of the route. Whom it does not let pass the handler answers.
-func (x *carried) admits(q *lane.ForwardRequest) bool {
+func (x *forwarded) admits(q *lane.ForwardRequest) bool {
 	h := q.Head
 	gate := x.route.Gate.At(h.Path, "")
 	if gate == nil {
@@ -185,52 +185,52 @@ func onlyValue(lines []field.Line, name string) (value string, one bool) {
 
 // prepare says what the job is to add to the request, and keeps what is added to the
 // answer.
-func (x *carried) prepare(q *lane.ForwardRequest, now *current, trusted bool) {
+func (x *forwarded) prepare(q *lane.ForwardRequest, now *current, trusted bool) {
 	h, route := q.Head, x.route
-	if t := now.follow.Tracer; t.Marks() {
+	if t := now.tracing.Tracer; t.Marks() {
 		x.idField = t.Header()
 		x.mark = t.Mark(h.Value, trusted)
 		x.fields = x.mark.Fields(x.fields)
-		x.said = x.mark.ID
+		x.id = x.mark.ID
 	}
-	if x.said == "" && route.Headers.NeedsID() {
-		x.said = rand.Text()
+	if x.id == "" && route.Headers.NeedsID() {
+		x.id = rand.Text()
 	}
 	if route.Headers != nil || route.CORS != nil {
-		x.came = came{
+		x.request = requestParts{
 			method: h.Method, scheme: q.Scheme(), host: h.Host, path: h.Path, query: h.Query, target: h.Target, origin: h.Value("Origin"), from: q.Client,
 		}
 	}
 	q.Pages = route.Intercepted
-	x.tell(q)
+	x.setFields(q)
 }
 
-func (x *carried) tell(q *lane.ForwardRequest) { q.ID, q.Fields = x.said, x.fields }
+func (x *forwarded) setFields(q *lane.ForwardRequest) { q.ID, q.Fields = x.id, x.fields }
 
 // Start implements [lane.RoundTrip].
-func (x *carried) Start(q *lane.ForwardRequest) bool {
-	x.tell(q)
+func (x *forwarded) Start(q *lane.ForwardRequest) bool {
+	x.setFields(q)
 	return x.RoundTrip.Start(q)
 }
 
 // Take implements [lane.RoundTrip].
-func (x *carried) Take(buf []byte, r *lane.Reply) lane.Progress {
+func (x *forwarded) Take(buf []byte, r *lane.Reply) lane.Progress {
 	t := x.RoundTrip.Take(buf, r)
 	if t == lane.Complete && (x.idField != "" || x.route.Headers != nil || x.route.CORS != nil || len(x.always) > 0) {
-		x.dress(r)
+		x.applyRules(r)
 	}
 	return t
 }
 
 // dress does what writer.stamp does for the header of an answer.
-func (x *carried) dress(r *lane.Reply) {
+func (x *forwarded) applyRules(r *lane.Reply) {
 	x.lines = append(x.lines[:0], r.Lines...)
 	if x.idField != "" {
 		x.lines.Set(x.idField, x.mark.ID)
 	}
-	x.route.CORS.ApplyTo(&x.lines, x.came.origin)
+	x.route.CORS.ApplyTo(&x.lines, x.request.origin)
 	if rules := x.route.Headers; rules != nil {
-		m := headers.Moment{Status: r.Status, Type: x.lines.First("Content-Type"), Secure: x.came.scheme == "https", Value: x.value}
+		m := headers.Moment{Status: r.Status, Type: x.lines.First("Content-Type"), Secure: x.request.scheme == "https", Value: x.value}
 		if r.Status == http.StatusNotModified {
 			m.Kept = send.KeptIn304
 		}
@@ -247,8 +247,8 @@ func (x *carried) dress(r *lane.Reply) {
 }
 
 // valueOf is what a variable stands for, as around.value has it.
-func (x *carried) valueOf(variable string) string {
-	switch c := &x.came; variable {
+func (x *forwarded) valueOf(variable string) string {
+	switch c := &x.request; variable {
 	case "client_ip":
 		if x.remote != "" {
 			return x.remote
@@ -267,11 +267,11 @@ func (x *carried) valueOf(variable string) string {
 	case "uri":
 		return c.target
 	}
-	return x.said
+	return x.id
 }
 
 // Sent implements [lane.RoundTrip].
-func (x *carried) Sent(c *lane.Conn, r *lane.Reply) {
+func (x *forwarded) Sent(c *lane.Conn, r *lane.Reply) {
 	took, sent := time.Since(x.began), int64(len(r.Body))
 	job := x.route.Job
 	job.Through.Observe(c.Shard(), r.Status, sent, took)
@@ -291,7 +291,7 @@ func (x *carried) Sent(c *lane.Conn, r *lane.Reply) {
 
 // trace is what there is to say of a request that was slow: the loop only passes bytes
 // on, so all of it was the upstream's answer and its way to the client.
-func (x *carried) trace() *trace.Trace {
+func (x *forwarded) trace() *trace.Trace {
 	l, job, scheme := &x.line, x.route.Job, "http"
 	if l.Secure {
 		scheme = "https"
@@ -309,31 +309,31 @@ func (x *carried) trace() *trace.Trace {
 }
 
 // Discard implements [lane.RoundTrip].
-func (x *carried) Discard() {
+func (x *forwarded) Discard() {
 	x.RoundTrip.Discard()
 	x.leave()
 }
 
 // leave ends the request's time in its table.
-func (x *carried) leave() {
+func (x *forwarded) leave() {
 	x.table.Leave()
 	x.release()
 }
 
-func (x *carried) release() {
+func (x *forwarded) release() {
 	clear(x.lines) // they are parts of what an upstream has said
 	clear(x.fields)
-	*x = carried{lines: x.lines[:0], fields: x.fields[:0], value: x.value}
-	carriedPool.Put(x)
+	*x = forwarded{lines: x.lines[:0], fields: x.fields[:0], value: x.value}
+	forwardedPool.Put(x)
 }
 
 // goOn takes over the accounting of a passage that a handler goes on with.
-func goOn(p *lane.RoundTrip) (*site.Table, begun) {
-	x, ok := (*p).(*carried)
+func resume(p *lane.RoundTrip) (*site.Table, prepared) {
+	x, ok := (*p).(*forwarded)
 	if !ok { // that was done
-		return nil, begun{}
+		return nil, prepared{}
 	}
-	table, b := x.table, x.begun
+	table, b := x.table, x.prepared
 	*p = x.RoundTrip
 	x.release()
 	return table, b

@@ -151,7 +151,7 @@ func relayTo(tb testing.TB, o upstream.Options, off bool, around ...func(*site.R
 	m := meter.New()
 	tables := [2]*site.Table{site.NewTable(), site.NewTable()}
 	for i, t := range tables {
-		route := &site.Route{Pattern: "/", Handler: h, Job: m.Job("test"), AsItCame: true, Passes: true}
+		route := &site.Route{Pattern: "/", Handler: h, Job: m.Job("test"), RawPath: true, Passes: true}
 		for _, put := range around {
 			put(route)
 		}

@@ -34,30 +34,30 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	no := h2.RefusalOf(r)
 	table, before := s.enter(r)
 	defer table.Leave()
-	_, w.rehearsal = rw.(*audience)
+	_, w.warmUp = rw.(*discardWriter)
 	if r.TLS != nil {
 		w.secure(s, now)
 	}
-	w.follow(now, r, began, &before.mark)
+	w.beginTrace(now, r, began, &before.mark)
 	found := s.route(table, r)
-	found.said = before.said
+	found.id = before.id
 	came := r // whose target and protocol the log names
-	w.around = found.surround(now, came, &w.trace)
-	found.handler = w.around.preflights(found.handler)
+	w.rules = found.prepareRules(now, came, &w.trace)
+	found.handler = w.rules.withPreflight(found.handler)
 	if gate := found.gate.At(r.URL.Path, r.URL.RawPath); gate != nil {
-		found.handler = s.guarded(gate, now, w.rehearsal || before.admitted, found.handler)
+		found.handler = s.withGate(gate, now, w.warmUp || before.admitted, found.handler)
 	}
 	if strings.HasPrefix(r.URL.Path, challengePath) {
-		found.handler = s.provingNames(found.handler)
+		found.handler = s.withChallenges(found.handler)
 	}
-	r, shard := lane.Begin(found.request, found.site, found.job)
+	r, shard := lane.Begin(found.request, found.siteID, found.job)
 	if w.trace.On() {
 		r = lane.SetTrace(r, &w.trace)
 	}
-	w.r, w.site = came, found.on
-	w.pages, w.passed, w.noLog = found.pages, found.passed, found.noLog
-	if w.around != nil || len(found.vary) > 0 || len(found.pages) > 0 || found.noLog {
-		lane.SetPolicy(r, w.around.narrow(&found))
+	w.r, w.site = came, found.site
+	w.pages, w.appPages, w.noLog = found.pages, found.appPages, found.noLog
+	if w.rules != nil || len(found.vary) > 0 || len(found.pages) > 0 || found.noLog {
+		lane.SetPolicy(r, w.rules.policy(&found))
 	}
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -65,7 +65,7 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		}
 		s.finish(now, r, w, found.job, shard, began)
 	}()
-	if refused(w, came, no, now) {
+	if refuseEarly(w, came, no, now) {
 		return
 	}
 	limits := &now.limits
@@ -90,19 +90,19 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		defer done()
 	}
 	found.serve(w, r)
-	s.trapped(&found, came, now, w)
+	s.catchTrapped(&found, came, now, w)
 }
 
 // refused answers a request that gets no answer from a site; no is what its header
 // block has told.
-func refused(w *writer, r *http.Request, no h2.Refusal, now *current) bool {
-	status, why := unserved(r, now)
+func refuseEarly(w *writer, r *http.Request, no h2.Refusal, now *current) bool {
+	status, why := refusal(r, now)
 	switch {
 	case no.Status != 0:
 		no.Answer(w)
 	case status != 0:
 		http.Error(w, why, status)
-	case unexpected(r): // as net/http says it
+	case badExpectation(r): // as net/http says it
 		w.Header()["Content-Length"] = noLength
 		w.WriteHeader(http.StatusExpectationFailed)
 	default:
@@ -112,7 +112,7 @@ func refused(w *writer, r *http.Request, no h2.Refusal, now *current) bool {
 }
 
 // unserved says why a request gets no answer from a site.
-func unserved(r *http.Request, now *current) (status int, why string) {
+func refusal(r *http.Request, now *current) (status int, why string) {
 	if why := lane.Fault(r); why != "" {
 		lane.EndInput(r)
 		return http.StatusBadRequest, why
@@ -130,7 +130,7 @@ func cleartext(r *http.Request) bool {
 }
 
 // trapped catches a client that has asked for a trap.
-func (s *Server) trapped(found *answerer, r *http.Request, now *current, w *writer) {
+func (s *Server) catchTrapped(found *routed, r *http.Request, now *current, w *writer) {
 	if found.trap != nil && found.trap.Answered(r, now.clients.Of(r), w.code()) {
 		s.meters.Trapped.Add(0, 1)
 	}
@@ -140,12 +140,12 @@ func (s *Server) trapped(found *answerer, r *http.Request, now *current, w *writ
 func (s *Server) finish(now *current, r *http.Request, w *writer, job *meter.Job, shard uint32, began time.Time) {
 	lane.DiscardRoundTrip(r)
 	if w.status == 0 {
-		w.stamp() // net/http will answer for a job that said nothing
+		w.addFields() // net/http will answer for a job that said nothing
 	}
-	if w.around != nil {
+	if w.rules != nil {
 		lane.SetPolicy(r, lane.Policy{}) // an idle connection shall not keep the request
 	}
-	if w.rehearsal {
+	if w.warmUp {
 		return
 	}
 	if !w.h1 {
@@ -158,10 +158,10 @@ func (s *Server) finish(now *current, r *http.Request, w *writer, job *meter.Job
 		job.Slow.Observe(shard, w.code(), w.bytes, took)
 	}
 	if w.trace.On() {
-		w.unfollow(now, r, job, took)
+		w.endTrace(now, r, job, took)
 	}
 	if !w.noLog {
-		logSlow(now, r, w, shard, began, took)
+		logRequest(now, r, w, shard, began, took)
 	}
 	if w.abort {
 		panic(http.ErrAbortHandler) // tells net/http to cut the connection
@@ -170,13 +170,13 @@ func (s *Server) finish(now *current, r *http.Request, w *writer, job *meter.Job
 
 // enter takes part in the routing table that serves r. One that was passed on
 // stays in the table by which that was done.
-func (s *Server) enter(r *http.Request) (*site.Table, begun) {
+func (s *Server) enter(r *http.Request) (*site.Table, prepared) {
 	if p := lane.RoundTripOf(r); p != nil {
-		if table, b := goOn(p); table != nil {
+		if table, b := resume(p); table != nil {
 			return table, b
 		}
 	}
-	b, _ := lane.Prepared(r).(begun)
+	b, _ := lane.Prepared(r).(prepared)
 	if r.TLS != nil || cleartext(r) {
 		return enter(&s.secure), b
 	}
@@ -192,40 +192,40 @@ func enter(scope *lane.Scope) *site.Table {
 }
 
 // answerer is the handler that answers a request.
-type answerer struct {
+type routed struct {
 	handler http.Handler
 	job     *meter.Job
-	site    uint64 // 0: nothing here is for the fast lane
+	siteID  uint64 // 0: nothing here is for the fast lane
 	request *http.Request
-	on      *site.Site
+	site    *site.Site
 
 	vary      []string
 	bodyBytes int64
 	pages     site.Pages
-	passed    site.Pages
+	appPages  site.Pages
 	noLog     bool
 	gate      *admit.Gate // nil: everybody may ask
 	trap      *admit.Trap // that is at the path; nil: none
 	foreign   bool
 	headers   *headers.AnswerRules
 	cors      *headers.CORS
-	said      string // the request's id in what was said of it already; "": nothing was
+	id        string // the request's id in what was said of it already; "": nothing was
 }
 
 // serve has the handler answer.
-func (a *answerer) serve(w *writer, r *http.Request) {
+func (a *routed) serve(w *writer, r *http.Request) {
 	if a.foreign {
 		watched, observer := lane.Observe(r)
 		a.handler.ServeHTTP(w, watched)
-		observer.Settle(r, w.status, w.unnamed(), w.bytes)
+		observer.Settle(r, w.status, w.headerWithoutID(), w.bytes)
 	} else {
 		a.handler.ServeHTTP(w, r)
 	}
 	w.page(r)
 }
 
-func (s *Server) route(table *site.Table, r *http.Request) answerer {
-	none := answerer{job: s.none, request: r}
+func (s *Server) route(table *site.Table, r *http.Request) routed {
+	none := routed{job: s.noJob, request: r}
 	if malformed(r) {
 		none.handler = refuse(h2.NoRequest, http.StatusBadRequest)
 		return none
@@ -259,7 +259,7 @@ func (s *Server) route(table *site.Table, r *http.Request) answerer {
 	}
 	if own {
 		none.handler = refuse("Nothing is here.", http.StatusNotFound)
-		none.on, none.pages, none.gate = st, st.Pages, st.Gate
+		none.site, none.pages, none.gate = st, st.Pages, st.Gate
 		return none
 	}
 	f := st.Find(r)
@@ -270,31 +270,31 @@ func (s *Server) route(table *site.Table, r *http.Request) answerer {
 		return none
 	case f.Ambiguous:
 		none.handler = refuse("This path can be read in more than one way.", http.StatusBadRequest)
-		none.on, none.pages, none.gate = st, st.Pages, st.Gate
+		none.site, none.pages, none.gate = st, st.Pages, st.Gate
 		none.headers, none.cors = st.Headers, st.CORS
 		return none
 	case f.Route == nil:
 		none.handler = refuse("Nothing is here.", http.StatusNotFound)
-		none.on, none.pages, none.gate = st, st.Pages, st.Gate
+		none.site, none.pages, none.gate = st, st.Pages, st.Gate
 		none.headers, none.cors = st.Headers, st.CORS
 		return none
 	}
 	route := f.Route
-	found := answerer{
-		handler: route.Handler, job: route.Job, site: st.ID, request: f.Request, on: st,
-		vary: f.Vary, bodyBytes: route.BodyBytes, pages: route.Pages, passed: route.Intercepted, noLog: route.NoLog,
+	found := routed{
+		handler: route.Handler, job: route.Job, siteID: st.ID, request: f.Request, site: st,
+		vary: f.Vary, bodyBytes: route.BodyBytes, pages: route.Pages, appPages: route.Intercepted, noLog: route.NoLog,
 		gate: route.Gate, trap: none.trap, foreign: route.Foreign,
 		headers: route.Headers, cors: route.CORS,
 	}
 	if f.Private || route.Private || found.trap != nil { // the lane catches nobody
-		found.site = 0
+		found.siteID = 0
 	}
 	return found
 }
 
 // guarded asks a gate before a handler, and has the lane ask it too. admitted: the
 // request is let in, a rehearsal or one that a loop has asked about.
-func (s *Server) guarded(g *admit.Gate, now *current, admitted bool, h http.Handler) http.Handler {
+func (s *Server) withGate(g *admit.Gate, now *current, admitted bool, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		lane.SetGate(r, g)
 		if admitted {
@@ -358,12 +358,12 @@ func (s *Server) panicked(w *writer, r *http.Request, cause any) {
 		w.abort = true
 		return
 	}
-	w.status, w.replaced, w.pages, w.passed, w.forced = 0, "", nil, nil, 0 // a page could fail again
+	w.status, w.replaced, w.pages, w.appPages, w.forced = 0, "", nil, nil, 0 // a page could fail again
 	clear(w.Header())
 	http.Error(w, fmt.Sprintf("Something went wrong here; the log has the cause under %s.", id), http.StatusInternalServerError)
 }
 
-func logSlow(now *current, r *http.Request, w *writer, shard uint32, began time.Time, took time.Duration) {
+func logRequest(now *current, r *http.Request, w *writer, shard uint32, began time.Time, took time.Duration) {
 	if !now.log.Wants(began, w.code(), took) {
 		return
 	}

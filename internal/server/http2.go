@@ -50,7 +50,7 @@ func newH2(h http.Handler, o Options, l *log.Logger, behindLane bool) *http.Serv
 }
 
 // inner runs net/http's HTTP/2 on connections whose preface the lane has read.
-type inner struct {
+type innerHTTP2 struct {
 	srv *http.Server
 	run func(*http.Server, *tls.Conn, http.Handler)
 }
@@ -60,13 +60,13 @@ type inner struct {
 const unencrypted = "unencrypted_http2"
 
 // newInner sets HTTP/2 up.
-func newInner(srv *http.Server) (*inner, error) {
+func newInnerHTTP2(srv *http.Server) (*innerHTTP2, error) {
 	nobody := newHandoff()
 	_ = nobody.Close()
 	if err := srv.Serve(nobody); !errors.Is(err, net.ErrClosed) { // which does it
 		return nil, fmt.Errorf("start HTTP/2: %w", err)
 	}
-	in := &inner{srv, srv.TLSNextProto[unencrypted]}
+	in := &innerHTTP2{srv, srv.TLSNextProto[unencrypted]}
 	if in.run == nil {
 		return nil, errors.New("start HTTP/2: this version of net/http does not take connections whose preface was read")
 	}
@@ -74,39 +74,39 @@ func newInner(srv *http.Server) (*inner, error) {
 }
 
 // prefacePatience is how long net/http itself waits for a connection's preface.
-const prefacePatience = 10 * time.Second
+const prefaceTimeout = 10 * time.Second
 
 // screen has clients' header blocks looked at before net/http has them, where there is
 // no lane to do so.
 func screen(srv *http.Server) error {
-	in, err := newInner(srv)
+	in, err := newInnerHTTP2(srv)
 	if err != nil {
 		return err
 	}
 	srv.TLSNextProto["h2"] = func(_ *http.Server, nc *tls.Conn, h http.Handler) {
-		_ = nc.SetReadDeadline(time.Now().Add(prefacePatience)) // of a connection: it does not fail
+		_ = nc.SetReadDeadline(time.Now().Add(prefaceTimeout)) // of a connection: it does not fail
 		if h2.ReadPreface(nc) != nil {
 			_ = nc.Close() // nobody is told
 			return
 		}
 		_ = nc.SetReadDeadline(time.Time{})
-		in.run(srv, tls.Client(unwrapped{&screened{h2.NewScreen(nc, srv.MaxHeaderBytes+headerSlack), nc}}, nil), h)
+		in.run(srv, tls.Client(unwrapped{&screenedConn{h2.NewScreen(nc, srv.MaxHeaderBytes+headerSlack), nc}}, nil), h)
 	}
 	return nil
 }
 
 // screened is a connection of net/http's, of which TLS tells more.
-type screened struct {
+type screenedConn struct {
 	*h2.Screen
 	tls *tls.Conn
 }
 
 // ConnectionState fills [http.Request.TLS].
-func (s *screened) ConnectionState() tls.ConnectionState { return s.tls.ConnectionState() }
+func (s *screenedConn) ConnectionState() tls.ConnectionState { return s.tls.ConnectionState() }
 
 // newLaneHTTP2 is net/http's part behind the lane.
 func newLaneHTTP2(srv *http.Server) (*lane.HTTP2, error) {
-	in, err := newInner(srv)
+	in, err := newInnerHTTP2(srv)
 	if err != nil {
 		return nil, err
 	}
@@ -118,8 +118,8 @@ func newLaneHTTP2(srv *http.Server) (*lane.HTTP2, error) {
 }
 
 // serve runs net/http on a connection until it ends.
-func (in *inner) serve(ctx context.Context, nc net.Conn) {
-	in.run(in.srv, tls.Client(unwrapped{Conn: nc}, nil), &based{in.srv.Handler, ctx})
+func (in *innerHTTP2) serve(ctx context.Context, nc net.Conn) {
+	in.run(in.srv, tls.Client(unwrapped{Conn: nc}, nil), &contextHandler{in.srv.Handler, ctx})
 }
 
 // unwrapped is a connection in the form in which net/http takes it.
@@ -129,18 +129,18 @@ type unwrapped struct{ net.Conn }
 func (u unwrapped) UnencryptedNetConn() net.Conn { return u.Conn }
 
 // based is a handler whose requests have a context, in net/http's way.
-type based struct {
+type contextHandler struct {
 	http.Handler
 	ctx context.Context
 }
 
 // BaseContext is called by net/http.
-func (b *based) BaseContext() context.Context { return b.ctx }
+func (b *contextHandler) BaseContext() context.Context { return b.ctx }
 
 // settings asks net/http what it tells its clients. net/http waits 2 s for an
 // answer to its settings: on a machine that is busy for so long it may end the
 // connection before they are sent, so it is asked more than once.
-func (in *inner) settings() (payload []byte, err error) {
+func (in *innerHTTP2) settings() (payload []byte, err error) {
 	for range 5 {
 		if payload, err = in.askSettings(); err == nil {
 			return payload, nil
@@ -149,7 +149,7 @@ func (in *inner) settings() (payload []byte, err error) {
 	return nil, fmt.Errorf("start HTTP/2: %w", err)
 }
 
-func (in *inner) askSettings() ([]byte, error) {
+func (in *innerHTTP2) askSettings() ([]byte, error) {
 	client, srv := net.Pipe()
 	defer func() { _ = client.Close() }() // a pipe
 	go in.serve(context.Background(), srv)

@@ -134,7 +134,7 @@ func TestHTTP2MakesRoom(t *testing.T) {
 			t.Errorf("%s: the busy one ends with %s", path, status)
 		}
 		_, _ = busy.nc.Close(), third.nc.Close()
-		eventually(t, "the places are free", func() bool { return r.srv.places.used() == 0 })
+		eventually(t, "the places are free", func() bool { return r.srv.slots.used() == 0 })
 	}
 }
 
@@ -223,7 +223,7 @@ func TestHTTP2LeavesNothing(t *testing.T) {
 			r := start(t, plan{lane: o})
 			r.teach(t, "tls", "/hot")
 			held := func() int64 {
-				eventually(t, "all connections are closed", func() bool { return r.srv.places.used() == 0 })
+				eventually(t, "all connections are closed", func() bool { return r.srv.slots.used() == 0 })
 				var m runtime.MemStats
 				runtime.GC()
 				runtime.GC() // the pools, too

@@ -44,7 +44,7 @@ type HTTP3Host struct {
 	// Admit finds a place for a new connection; gone gives it back, once.
 	Admit func(client net.Addr) (gone func(), ok bool)
 	// Crowded reports whether new clients should prove their address first.
-	Crowded func() bool
+	HalfFull func() bool
 	// Client is what limits count an address as.
 	Client  func(client net.Addr) netip.Addr
 	Budget  *stall.Budget
@@ -78,19 +78,19 @@ var errNoHTTP3 = errors.New("tls.http3: this build has no HTTP/3: set \"http3: f
 // quicListener is one listener for HTTP/3. It serves from swap on.
 type quicListener struct {
 	HTTP3Listener
-	socket *net.UDPConn
-	open   HTTP3
-	port   int
-	beside bool // a predecessor has a socket too, and gets all packets until Run
+	socket            *net.UDPConn
+	open              HTTP3
+	port              int
+	besidePredecessor bool // a predecessor has a socket too, and gets all packets until Run
 }
 
 // quics are a server's listeners for HTTP/3, by their addresses.
-type quics struct {
+type quicListeners struct {
 	tls atomic.Pointer[tls.Config]
 
-	mu      sync.Mutex
-	now     map[string]*quicListener
-	leaving []*quicListener // closed by a reload: their requests go on
+	mu       sync.Mutex
+	current  map[string]*quicListener
+	draining []*quicListener // closed by a reload: their requests go on
 }
 
 // bindHTTP3 opens the UDP sockets beside the TLS listeners. After an error none
@@ -126,7 +126,7 @@ func (s *Server) bindHTTP3(setup Setup, all map[string]*listener) (_ map[string]
 		s.quic.free(tcp.Port)
 		l := &quicListener{open: setup.HTTP3, port: tcp.Port}
 		of := netset.FamilyOfSocket(beside.ln, tcp)
-		if l.socket, l.beside = s.takeUDP(setup, tcp, of); l.socket == nil {
+		if l.socket, l.besidePredecessor = s.takeUDP(setup, tcp, of); l.socket == nil {
 			if l.socket, err = listenUDP(tcp, of); err != nil {
 				return nil, err
 			}
@@ -159,7 +159,7 @@ func (s *Server) takeUDP(setup Setup, at *net.TCPAddr, of netset.Family) (socket
 // steerHTTP3 has new clients' packets come to this process.
 func (s *Server) steerHTTP3() {
 	s.quic.every(func(l *quicListener) {
-		if !l.beside {
+		if !l.besidePredecessor {
 			return
 		}
 		if err := steer.Begin(l.socket, s.current.Load().generation); err != nil {
@@ -193,13 +193,13 @@ func (s *Server) http3Host(socket *net.UDPConn) HTTP3Host {
 		Context: func(ctx context.Context, client net.Addr) context.Context {
 			return s.lane.WithHTTP3(ctx, &s.secure, client)
 		},
-		Admit:   s.admitHTTP3,
-		Crowded: s.places.crowd,
-		Client:  s.places.client,
-		Budget:  s.budget,
-		Limits:  func() Options { return s.current.Load().limits },
-		Refused: &s.meters.HTTP3Refused,
-		Errors:  s.errors,
+		Admit:    s.admitHTTP3,
+		HalfFull: s.slots.halfFull,
+		Client:   s.slots.client,
+		Budget:   s.budget,
+		Limits:   func() Options { return s.current.Load().limits },
+		Refused:  &s.meters.HTTP3Refused,
+		Errors:   s.errors,
 	}
 }
 
@@ -214,18 +214,18 @@ func (s *Server) serveHTTP3(w http.ResponseWriter, r *http.Request) {
 // a client that is refused asks over TCP.
 func (s *Server) admitHTTP3(addr net.Addr) (gone func(), ok bool) {
 	s.meters.Accepted.Add(0, 1)
-	client := s.places.client(addr)
-	v := s.places.take(client, false)
-	if v == crowded {
+	client := s.slots.client(addr)
+	v := s.slots.acquire(client, false)
+	if v == clientFull {
 		mine := func(a net.Addr) bool { return clientOf(a) == client }
-		if s.places.makeRoom(client, func() bool { return s.shed(mine) }) {
-			v = s.places.take(client, true)
+		if s.slots.makeRoom(client, func() bool { return s.shed(mine) }) {
+			v = s.slots.acquire(client, true)
 		}
 	}
-	if v == full && s.shed(nil) {
-		v = s.places.take(client, false) // what was closed may have given its place back
+	if v == allFull && s.shed(nil) {
+		v = s.slots.acquire(client, false) // what was closed may have given its place back
 	}
-	if v != taken {
+	if v != acquired {
 		s.meters.Rejected.Add(0, 1)
 		return nil, false
 	}
@@ -234,7 +234,7 @@ func (s *Server) admitHTTP3(addr net.Addr) (gone func(), ok bool) {
 	return sync.OnceFunc(func() {
 		s.meters.Connections.Add(-1)
 		s.meters.HTTP3Connections.Add(-1)
-		s.places.give(client)
+		s.slots.release(client)
 	}), true
 }
 
@@ -266,10 +266,10 @@ func altSvc(quic map[string]*quicListener) string {
 }
 
 // all are the listeners in use.
-func (q *quics) all() map[string]*quicListener {
+func (q *quicListeners) all() map[string]*quicListener {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return maps.Clone(q.now)
+	return maps.Clone(q.current)
 }
 
 // startHTTP3 has the listeners of a new setup serve in the place of the old ones,
@@ -288,10 +288,10 @@ func (s *Server) startHTTP3(next map[string]*quicListener) {
 	s.quic.swap(next)
 }
 
-func (q *quics) swap(next map[string]*quicListener) {
+func (q *quicListeners) swap(next map[string]*quicListener) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.leaving = slices.DeleteFunc(q.leaving, func(l *quicListener) bool {
+	q.draining = slices.DeleteFunc(q.draining, func(l *quicListener) bool {
 		if l.Open() > 0 {
 			return false
 		}
@@ -299,20 +299,20 @@ func (q *quics) swap(next map[string]*quicListener) {
 		l.Wait()
 		return true
 	})
-	for addr, l := range q.now {
+	for addr, l := range q.current {
 		if next[addr] != l {
 			l.Drain()
-			q.leaving = append(q.leaving, l)
+			q.draining = append(q.draining, l)
 		}
 	}
-	q.now = next
+	q.current = next
 }
 
 // free closes the listeners that drain at a port, because it is needed again.
-func (q *quics) free(port int) {
+func (q *quicListeners) free(port int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, l := range q.leaving {
+	for _, l := range q.draining {
 		if l.port == port {
 			l.Close()
 		}
@@ -320,25 +320,25 @@ func (q *quics) free(port int) {
 }
 
 // every calls f for all listeners, also for those that drain.
-func (q *quics) every(f func(*quicListener)) {
+func (q *quicListeners) every(f func(*quicListener)) {
 	q.mu.Lock()
-	all := slices.AppendSeq(slices.Clone(q.leaving), maps.Values(q.now))
+	all := slices.AppendSeq(slices.Clone(q.draining), maps.Values(q.current))
 	q.mu.Unlock()
 	for _, l := range all {
 		f(l)
 	}
 }
 
-func (q *quics) open() (n int) {
+func (q *quicListeners) open() (n int) {
 	q.every(func(l *quicListener) { n += l.Open() })
 	return n
 }
 
-func (q *quics) drain() { q.every(func(l *quicListener) { l.Drain() }) }
-func (q *quics) close() { q.every(func(l *quicListener) { l.Close() }) }
-func (q *quics) wait()  { q.every(func(l *quicListener) { l.Wait() }) }
+func (q *quicListeners) drain() { q.every(func(l *quicListener) { l.Drain() }) }
+func (q *quicListeners) close() { q.every(func(l *quicListener) { l.Close() }) }
+func (q *quicListeners) wait()  { q.every(func(l *quicListener) { l.Wait() }) }
 
-func (q *quics) shedIdle(which func(net.Addr) bool) (done bool) {
+func (q *quicListeners) shedIdle(which func(net.Addr) bool) (done bool) {
 	q.every(func(l *quicListener) { done = done || l.ShedIdle(which) })
 	return done
 }
@@ -354,19 +354,19 @@ func (w *writer) secure(s *Server, now *current) {
 		w.always = *always
 	}
 	if w.r.ProtoMajor == 3 {
-		w.slow, _ = w.rw.(writeDeadline)
-		w.wait = now.limits.WriteTimeout
+		w.deadline, _ = w.rw.(writeDeadline)
+		w.writeTimeout = now.limits.WriteTimeout
 	}
 }
 
 // writeSlow is Write over HTTP/3, where the client has the write timeout for each
 // piece.
-func (w *writer) writeSlow(p []byte) (total int, err error) {
+func (w *writer) writeTimed(p []byte) (total int, err error) {
 	for first := true; err == nil && (len(p) > 0 || first); first = false {
-		_ = w.slow.SetWriteDeadline(time.Now().Add(w.wait)) // of a stream
+		_ = w.deadline.SetWriteDeadline(time.Now().Add(w.writeTimeout)) // of a stream
 		var n int
 		w.waits.Wait()
-		n, err = w.rw.Write(p[:min(len(p), slowPiece)])
+		n, err = w.rw.Write(p[:min(len(p), timedPiece)])
 		w.waits.Go()
 		p, total = p[n:], total+n
 	}
@@ -375,13 +375,13 @@ func (w *writer) writeSlow(p []byte) (total int, err error) {
 }
 
 // slowPiece is how much a client must take within the write timeout.
-const slowPiece = 64 << 10
+const timedPiece = 64 << 10
 
 // slowWriter is a writer without ReadFrom.
-type slowWriter struct{ w *writer }
+type timedWriter struct{ w *writer }
 
 // Write implements [io.Writer].
-func (s slowWriter) Write(p []byte) (int, error) { return s.w.writeSlow(p) }
+func (s timedWriter) Write(p []byte) (int, error) { return s.w.writeTimed(p) }
 
 // dropHop removes what says something about a connection of HTTP/1.1: over HTTP/3
 // it makes an answer malformed (RFC 9114, 4.2), and quic-go does not look.

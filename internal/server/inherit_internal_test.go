@@ -184,7 +184,7 @@ func TestInheritedFamilies(t *testing.T) {
 	defer file.Close()
 	_, port, _ := net.SplitHostPort(unit.Addr().String())
 	s, err := open(":"+port, []*os.File{file}, false)
-	if err != nil || len(s.listeners) != 1 || s.Addrs()[0] != "http://localhost:"+port {
+	if err != nil || len(s.reload.listeners) != 1 || s.Addrs()[0] != "http://localhost:"+port {
 		t.Fatalf("with the socket of a unit: %v", err)
 	}
 	for _, host := range []string{"0.0.0.0", "[::]"} {
@@ -209,7 +209,7 @@ func TestInheritedFamilies(t *testing.T) {
 	}
 	for addr, n := range map[string]int{":" + port: 2, "0.0.0.0:" + port: 1, "[::]:" + port: 1} {
 		next, err := open(addr, files, true)
-		if err != nil || len(next.listeners) != n {
+		if err != nil || len(next.reload.listeners) != n {
 			t.Errorf("a successor at %s: %v", addr, err)
 		}
 	}

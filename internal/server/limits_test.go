@@ -203,7 +203,7 @@ func TestConnectionLimit(t *testing.T) {
 	for _, c := range []*client{busy, third, fourth} {
 		_ = c.Close()
 	}
-	eventually(t, "every slot is free again", func() bool { return r.srv.places.used() == 0 })
+	eventually(t, "every slot is free again", func() bool { return r.srv.slots.used() == 0 })
 	// Slots are given back once, whatever becomes of a connection.
 	for range 5 {
 		r.dial(t, "tls").get("/slow")
@@ -217,7 +217,7 @@ func TestConnectionLimit(t *testing.T) {
 	if err := r.wait(); err != nil {
 		t.Error(err)
 	}
-	if n := r.srv.places.used(); n != 0 {
+	if n := r.srv.slots.used(); n != 0 {
 		t.Errorf("%d slots are taken in the end", n)
 	}
 }

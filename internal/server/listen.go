@@ -58,7 +58,7 @@ func (s *Server) bind(setup Setup) (all map[string]*listener, quic map[string]*q
 	}
 	for _, ln := range setup.Listeners {
 		key := fmt.Sprintf("%p", ln)
-		l := s.listeners[key]
+		l := s.reload.listeners[key]
 		if l == nil {
 			l = &listener{server: s, ln: ln, stop: make(chan struct{})}
 			given = append(given, l)
@@ -68,7 +68,7 @@ func (s *Server) bind(setup Setup) (all map[string]*listener, quic map[string]*q
 	if quic, err = s.bindHTTP3(setup, all); err != nil {
 		return nil, nil, err
 	}
-	if len(s.listeners) > 0 { // a reload: the server runs
+	if len(s.reload.listeners) > 0 { // a reload: the server runs
 		for _, l := range slices.Concat(fresh, given) {
 			l.start()
 		}
@@ -82,14 +82,14 @@ func (s *Server) bind(setup Setup) (all map[string]*listener, quic map[string]*q
 // where one for both is inherited, it is that.
 func (s *Server) bindAddress(setup Setup, all map[string]*listener, addr string, secure bool) (fresh []*listener, err error) {
 	parts := netset.SplitFamilies(addr)
-	if s.listeners[listenerKey(addr, secure)] != nil || isInherited(setup, addr, secure) {
+	if s.reload.listeners[listenerKey(addr, secure)] != nil || isInherited(setup, addr, secure) {
 		parts = []string{addr}
 	}
 	var missing error
 	opened := 0
 	for _, at := range parts {
 		key := listenerKey(at, secure)
-		l := s.listeners[key]
+		l := s.reload.listeners[key]
 		if l == nil {
 			ln, bound, err := open(setup.Inherited, at)
 			if len(parts) > 1 && noFamily(err) {
@@ -245,7 +245,7 @@ func (l *listener) start() {
 		return
 	}
 	l.started = true
-	l.server.acceptors.Go(l.accept)
+	l.server.life.acceptors.Go(l.accept)
 }
 
 // handshaker is what [tls.Conn] and its like have.
@@ -263,20 +263,20 @@ func (l *listener) accept() {
 		if err == nil {
 			pause = least
 			if _, other := nc.(handshaker); other && !l.secure {
-				s.encrypted.warn(s.errors, "a listener of the program speaks TLS itself, and its clients are turned away: give the server the plain one, and the certificate by its own settings", "listener", l.url())
+				s.warn.encrypted.warn(s.errors, "a listener of the program speaks TLS itself, and its clients are turned away: give the server the plain one, and the certificate by its own settings", "listener", l.url())
 				_ = nc.Close()
 				continue
 			}
 			s.meters.Accepted.Add(0, 1)
-			if s.announces(nc.RemoteAddr()) {
-				if l.seatAnnounced(nc) {
+			if s.expectsProxyHeader(nc.RemoteAddr()) {
+				if l.acceptProxied(nc) {
 					return
 				}
 				continue
 			}
 			// Only now: nobody idle is closed for somebody who has not come.
-			client := s.places.client(nc.RemoteAddr())
-			switch ok, done := l.seat(client); {
+			client := s.slots.client(nc.RemoteAddr())
+			switch ok, done := l.acquireSlot(client); {
 			case done:
 				_ = nc.Close()
 				return
@@ -291,7 +291,7 @@ func (l *listener) accept() {
 			l.close()
 			return
 		}
-		s.accepting.warn(s.errors, "accept failed; trying again", "listener", l.url(), "err", err)
+		s.warn.accept.warn(s.errors, "accept failed; trying again", "listener", l.url(), "err", err)
 		if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
 			s.shed(nil)
 		}
@@ -308,18 +308,18 @@ func (l *listener) accept() {
 // there is one.
 func (l *listener) admit(nc net.Conn, client netip.Addr) {
 	s := l.server
-	gone := func() { s.places.give(client) }
+	gone := func() { s.slots.release(client) }
 	if !l.secure {
 		if s.lane.Adopt(nc, &s.plain, gone, func(c *lane.Conn) { s.serveConn(c) }) {
 			return
 		}
 		c := s.lane.NewConn(nc, &s.plain, gone)
-		s.serving.Go(func() { s.serveConn(c) })
+		s.life.conns.Go(func() { s.serveConn(c) })
 		return
 	}
 	counted := &countedConn{Wire: lane.NewWire(nc), gone: gone}
-	s.acceptors.Add(1)
-	s.serving.Add(1)
+	s.life.acceptors.Add(1)
+	s.life.conns.Add(1)
 	go l.serveTLS(counted)
 }
 
@@ -327,12 +327,12 @@ func (l *listener) admit(nc net.Conn, client netip.Addr) {
 // net/http gets it or it ends.
 func (s *Server) serveConn(c lane.NetConn) {
 	if c.Serve() {
-		s.h1Conns.put(c)
+		s.http.h1Conns.put(c)
 	}
 }
 
 // finish lets the listener accept the connections that are queued, and then end.
-func (l *listener) finish(d time.Duration) {
+func (l *listener) acceptQueued(d time.Duration) {
 	if dl, ok := l.ln.(interface{ SetDeadline(time.Time) error }); ok && l.started {
 		_ = dl.SetDeadline(time.Now().Add(d))
 		return

@@ -15,13 +15,13 @@ import (
 // over HTTP/2, and whoever writes them into such a line writes another request (RFC 9113,
 // 8.3.1 and 10.3). Over HTTP/1.1 net/http has looked itself.
 func malformed(r *http.Request) bool {
-	if formless(r) {
+	if badForm(r) {
 		return true
 	}
 	if r.ProtoMajor < 2 {
 		return false
 	}
-	if misdeclared(r) {
+	if badLength(r) {
 		return true
 	}
 	notVisible := func(c rune) bool { return c <= ' ' || c == 0x7f }
@@ -34,7 +34,7 @@ func malformed(r *http.Request) bool {
 // formless reports whether a target has none of the forms that a request to a server may
 // have: a path, or over HTTP/1.1 the whole address with its host (RFC 9112, 3.2.1 and
 // 3.2.2; RFC 9113, 8.3.1; RFC 9110, 4.2.1). "*" is looked at elsewhere.
-func formless(r *http.Request) bool {
+func badForm(r *http.Request) bool {
 	target := r.RequestURI
 	if target == "" || target[0] == '/' || target == "*" || r.Method == http.MethodConnect {
 		return false
@@ -46,7 +46,7 @@ func formless(r *http.Request) bool {
 // misdeclared reports whether the Content-Length of a request is not one number, or
 // says that a body comes where none does (RFC 9113, 8.1.1): who goes by the field
 // would take what follows for the body. Net/http compares it with the body alone.
-func misdeclared(r *http.Request) bool {
+func badLength(r *http.Request) bool {
 	values, ok := r.Header["Content-Length"]
 	if !ok {
 		return false
@@ -60,7 +60,7 @@ func misdeclared(r *http.Request) bool {
 
 // unexpected reports whether a request expects what nobody here does (RFC 9110,
 // 10.1.1). Over HTTP/1.1 net/http has looked itself.
-func unexpected(r *http.Request) bool {
+func badExpectation(r *http.Request) bool {
 	return r.ProtoMajor >= 2 && r.Header["Expect"] != nil && !field.Has(r.Header["Expect"], "100-continue")
 }
 

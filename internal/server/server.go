@@ -187,10 +187,10 @@ type Setup struct {
 	// nobody is.
 	Clients *netset.Finder
 	// Follow says who wants to know of requests.
-	Follow Follow
+	Tracing Tracing
 	// Announced are load balancers that begin connections with a PROXY header.
-	Announced netset.Set
-	Tickets   SharedTickets
+	ProxyProtocolFrom netset.Set
+	Tickets           SharedTickets
 	// Auto has certificates that come by themselves; nil: all are in files.
 	Auto Certifier
 	// Responders are asked for OCSP answers about certificates in files; nil: the
@@ -203,48 +203,70 @@ type Setup struct {
 	Plain, Secure *site.Table // what the plain and the TLS listeners serve
 }
 
-// Server is a running server.
+// Server is a running server:
+//
+//	New ──Run──▶ serving ──ctx ends──▶ draining ──nobody left, or time over──▶ closed
+//	               │                       ▲
+//	               └──ctx ends after SetSuccessor──▶ serving what remains ──┘
+//
+// Reload is possible at any time before it is closed. Close leads to closed at once. The
+// states are channels and contexts that goroutines wait for, so there is no field for
+// them: life.handshakes ends, and http.h1Conns.closed is closed, when the server is.
 type Server struct {
+	// Not changed after New.
 	meters *meter.Meters
-	none   *meter.Job // of requests that no job answers
+	noJob  *meter.Job // of requests that no job answers
 	errors *slog.Logger
 	lane   *lane.Lane
-	plain  lane.Scope
-	secure lane.Scope
-	places *places
-	certs  *certificates
-	tls    atomic.Pointer[tls.Config]
-	tlsKey [sha256.Size]byte // what tls was made of
-	quic   quics
-	ticket *tickets
-	// ticketing says that the keys of ticket are looked after.
-	ticketing bool
+	http   netHTTP
+	life   lifetime
 
-	handshakes context.Context // of TLS handshakes under way; ends with Close
-	cut        context.CancelFunc
+	// Replaced as a whole by a reload, and read by every request.
+	current       atomic.Pointer[current]
+	tls           atomic.Pointer[tls.Config]
+	plain, secure lane.Scope
 
-	streams   streams
-	budget    *stall.Budget
-	copiers   copiers
-	accepting repeated // warnings
-	crowding  repeated
-	evicting  repeated
-	waiting   repeated
-	encrypted repeated
+	// These have locks of their own.
+	slots   *connSlots
+	certs   *certificates
+	tickets *ticketKeys
+	quic    quicListeners
+	streams streams
+	budget  *stall.Budget
+	copiers copiers
+	warn    warnings
 
-	announcing repeated
-	successor  atomic.Pointer[successor] // another process serves; nil: none
+	successor atomic.Pointer[successor] // another process serves; nil: none
 
+	mu     sync.Mutex // held by Reload, Run and Close
+	reload reloadState
+}
+
+// netHTTP is what belongs to net/http.
+type netHTTP struct {
 	h1, h2           *http.Server
 	h1Conns, h2Conns *handoff
 	laneH2           *lane.HTTP2 // nil without a lane: then net/http has the connections to itself
-
-	current   atomic.Pointer[current]
-	mu        sync.Mutex // held by Reload, Run and Close for the listeners
-	listeners map[string]*listener
-	acceptors sync.WaitGroup // accept loops and handshakes
-	serving   sync.WaitGroup // connections that the lane alone has seen
 }
+
+// lifetime is what Close ends and Run waits for.
+type lifetime struct {
+	handshakes       context.Context // of TLS handshakes under way
+	cancelHandshakes context.CancelFunc
+
+	acceptors sync.WaitGroup // accept loops and handshakes
+	conns     sync.WaitGroup // connections that net/http does not have, and what goes on beside them
+}
+
+// reloadState is under Server.mu.
+type reloadState struct {
+	listeners     map[string]*listener
+	tlsKey        [sha256.Size]byte // what Server.tls was made of
+	ticketKeysRun bool              // a goroutine renews the keys of session tickets
+}
+
+// warnings are those that may come again and again.
+type warnings struct{ accept, clientFull, evicted, allFull, encrypted, proxyHeader warning }
 
 // current is what a reload may change and every request looks at.
 type current struct {
@@ -252,9 +274,9 @@ type current struct {
 	log    *accesslog.Log
 	// clients finds who is behind a proxy; nil: nobody is.
 	clients *netset.Finder
-	follow  Follow
+	tracing Tracing
 	// announced are who begin connections with a PROXY header.
-	announced netset.Set
+	proxyProtocolFrom netset.Set
 	// generation is that of HTTP/3 connections.
 	generation steer.Generation
 }
@@ -263,22 +285,21 @@ type current struct {
 func New(setup Setup, lo lane.Options, m *meter.Meters, errorLog *slog.Logger) (*Server, error) {
 	limits := setup.Limits.withDefaults()
 	s := &Server{
-		meters:    m,
-		none:      m.Job("none"),
-		errors:    errorLog,
-		places:    newPlaces(),
-		budget:    stall.NewBudget(func() { m.Refused.TooMany.Add(0, 1) }),
-		certs:     &certificates{errors: errorLog},
-		ticket:    newTickets(errorLog),
-		h1Conns:   newHandoff(),
-		h2Conns:   newHandoff(),
-		listeners: map[string]*listener{},
+		meters:  m,
+		noJob:   m.Job("none"),
+		errors:  errorLog,
+		slots:   newConnSlots(),
+		budget:  stall.NewBudget(func() { m.Refused.TooMany.Add(0, 1) }),
+		certs:   &certificates{errors: errorLog},
+		tickets: newTickets(errorLog),
+		http:    netHTTP{h1Conns: newHandoff(), h2Conns: newHandoff()},
+		reload:  reloadState{listeners: map[string]*listener{}},
 	}
 	s.copiers.budget = s.budget
-	s.handshakes, s.cut = context.WithCancel(context.Background())
+	s.life.handshakes, s.life.cancelHandshakes = context.WithCancel(context.Background())
 	s.secure.Secure = true
 	s.lane = lane.New(lo, lane.Settings{}, []*lane.Scope{&s.plain, &s.secure}, m)
-	s.h1 = &http.Server{
+	s.http.h1 = &http.Server{
 		Handler:        s,
 		MaxHeaderBytes: int(limits.HeaderBytes),
 		ConnState:      lane.OnState,
@@ -286,33 +307,33 @@ func New(setup Setup, lo lane.Options, m *meter.Meters, errorLog *slog.Logger) (
 		ErrorLog:       slog.NewLogLogger(errorLog.Handler(), slog.LevelWarn),
 		Protocols:      new(http.Protocols),
 	}
-	s.h1.Protocols.SetHTTP1(true)
-	s.h2 = newH2(s, limits, s.h1.ErrorLog, s.lane.On())
+	s.http.h1.Protocols.SetHTTP1(true)
+	s.http.h2 = newH2(s, limits, s.http.h1.ErrorLog, s.lane.On())
 	if !s.lane.On() { // else net/http never says that a connection is closed
-		s.h2.Handler = http.HandlerFunc(s.serveAlone)
-		s.h2.ConnState, s.h2.ConnContext = s.streams.onState, s.withStreams
+		s.http.h2.Handler = http.HandlerFunc(s.serveH2)
+		s.http.h2.ConnState, s.http.h2.ConnContext = s.streams.onState, s.trackH2
 	}
-	s.h1.BaseContext = func(net.Listener) context.Context { return s.lane.WithDrain(context.Background()) }
-	s.h2.BaseContext = s.h1.BaseContext
+	s.http.h1.BaseContext = func(net.Listener) context.Context { return s.lane.WithDrain(context.Background()) }
+	s.http.h2.BaseContext = s.http.h1.BaseContext
 	s.lane.Budget(s.budget)
 	if s.lane.On() {
-		base := context.WithValue(s.h1.BaseContext(nil), http.ServerContextKey, s.h1)
-		s.lane.Through(base, &lean.Server{Handler: s, Name: lane.ServerName, Log: s.h1.ErrorLog.Printf})
+		base := context.WithValue(s.http.h1.BaseContext(nil), http.ServerContextKey, s.http.h1)
+		s.lane.Through(base, &lean.Server{Handler: s, Name: lane.ServerName, Log: s.http.h1.ErrorLog.Printf})
 		s.lane.ForwardWith(s)
 		var err error
-		if s.laneH2, err = newLaneHTTP2(s.h2); err != nil {
-			s.cut()
+		if s.http.laneH2, err = newLaneHTTP2(s.http.h2); err != nil {
+			s.life.cancelHandshakes()
 			s.lane.Close()
 			return nil, err
 		}
-	} else if err := screen(s.h2); err != nil {
-		s.cut()
+	} else if err := screen(s.http.h2); err != nil {
+		s.life.cancelHandshakes()
 		s.lane.Close()
 		return nil, err
 	}
-	s.ticket.restore(setup.OwnTickets)
+	s.tickets.restore(setup.OwnTickets)
 	if err := s.Reload(setup); err != nil {
-		s.cut()
+		s.life.cancelHandshakes()
 		s.lane.Close()
 		return nil, err
 	}
@@ -347,8 +368,8 @@ func (s *Server) Reload(setup Setup) error {
 		return err
 	}
 	limits := setup.Limits.withDefaults()
-	s.current.Store(&current{limits, setup.Log, setup.Clients, setup.Follow, setup.Announced, setup.Generation})
-	s.places.set(setup.bounds())
+	s.current.Store(&current{limits, setup.Log, setup.Clients, setup.Tracing, setup.ProxyProtocolFrom, setup.Generation})
+	s.slots.set(setup.bounds())
 	s.budget.Set(limits.budgets())
 	s.certs.setCertifier(setup.Auto)
 	s.setTLS(setup, files)
@@ -361,21 +382,21 @@ func (s *Server) Reload(setup Setup) error {
 		Errors:  s.errors,
 		Clients: setup.Clients,
 
-		Announced: s.uninvited,
-		Tracer:    setup.Follow.Tracer,
+		Announced: s.warnProxyHeader,
+		Tracer:    setup.Tracing.Tracer,
 	})
 	s.secure.Always.Store(setup.TLS.always(quic))
 	s.plain.Sites.Store(setup.Plain)
 	s.secure.Sites.Store(setup.Secure)
 	s.lane.Forget()
-	for key, l := range s.listeners {
+	for key, l := range s.reload.listeners {
 		if _, keep := fresh[key]; !keep {
 			l.close()
-			delete(s.listeners, key)
+			delete(s.reload.listeners, key)
 		}
 	}
 	for key, l := range fresh {
-		s.listeners[key] = l
+		s.reload.listeners[key] = l
 	}
 	s.startHTTP3(quic)
 	return nil
@@ -402,7 +423,7 @@ const drainQueue = 50 * time.Millisecond
 func (s *Server) Run(ctx context.Context) error {
 	failed := make(chan error, 2)
 	var netHTTP sync.WaitGroup
-	for srv, conns := range map[*http.Server]*handoff{s.h1: s.h1Conns, s.h2: s.h2Conns} {
+	for srv, conns := range map[*http.Server]*handoff{s.http.h1: s.http.h1Conns, s.http.h2: s.http.h2Conns} {
 		netHTTP.Go(func() {
 			if err := srv.Serve(conns); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 				failed <- err
@@ -410,7 +431,7 @@ func (s *Server) Run(ctx context.Context) error {
 		})
 	}
 	s.mu.Lock()
-	for _, l := range s.listeners {
+	for _, l := range s.reload.listeners {
 		l.start()
 	}
 	s.mu.Unlock()
@@ -421,14 +442,14 @@ func (s *Server) Run(ctx context.Context) error {
 	case <-ctx.Done():
 		err = s.drain()
 	case err = <-failed:
-	case <-s.h1Conns.closed:
+	case <-s.http.h1Conns.closed:
 	}
 	s.Close()
 	netHTTP.Wait()
-	s.acceptors.Wait()
+	s.life.acceptors.Wait()
 	s.lane.CloseAll() // who was between accept and net/http when Close came
 	s.quic.wait()
-	s.serving.Wait()
+	s.life.conns.Wait()
 	stopWatch()
 	s.lane.Close()
 	return err
@@ -441,7 +462,7 @@ const drainHandshakes = 4 * drainQueue
 // drain waits for running requests, for as long as the drain timeout says.
 func (s *Server) drain() error {
 	if h := s.successor.Load(); h != nil {
-		s.linger(h)
+		s.serveRemaining(h)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.current.Load().limits.DrainTimeout)
 	defer cancel()
@@ -452,8 +473,8 @@ func (s *Server) drain() error {
 	drained := make(chan struct{})
 	go func() { // ends with ctx at the latest; every way out waits
 		defer close(drained)
-		if s.laneH2 == nil { // else the lane has told the clients
-			h2 = s.h2.Shutdown(ctx)
+		if s.http.laneH2 == nil { // else the lane has told the clients
+			h2 = s.http.h2.Shutdown(ctx)
 		}
 	}()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -464,14 +485,14 @@ func (s *Server) drain() error {
 		case <-ctx.Done():
 			<-drained
 			return errors.New("some requests had not ended within drain_timeout and were cut off")
-		case <-s.h1Conns.closed: // Close was called
+		case <-s.http.h1Conns.closed: // Close was called
 			cancel()
 			<-drained
 			return nil
 		}
 	}
 	<-drained
-	if h2 != nil && !errors.Is(h2, http.ErrServerClosed) && !isClosed(s.h1Conns.closed) {
+	if h2 != nil && !errors.Is(h2, http.ErrServerClosed) && !isClosed(s.http.h1Conns.closed) {
 		return errors.New("some HTTP/2 requests had not ended within drain_timeout and were cut off")
 	}
 	return nil
@@ -482,23 +503,23 @@ func (s *Server) drain() error {
 // net/http; that may take a slow client's handshake, which nobody else waits for.
 func (s *Server) stopAccepting(ctx context.Context) <-chan struct{} {
 	s.mu.Lock()
-	for _, l := range s.listeners {
-		l.finish(drainQueue)
+	for _, l := range s.reload.listeners {
+		l.acceptQueued(drainQueue)
 	}
 	s.mu.Unlock()
 	accepted := make(chan struct{})
 	go func() { // ends with the acceptors, for which Run waits
-		s.acceptors.Wait()
+		s.life.acceptors.Wait()
 		close(accepted)
 	}()
 	select {
 	case <-accepted:
 	case <-time.After(drainHandshakes):
 	case <-ctx.Done():
-	case <-s.h1Conns.closed:
+	case <-s.http.h1Conns.closed:
 	}
 	s.mu.Lock()
-	for _, l := range s.listeners {
+	for _, l := range s.reload.listeners {
 		l.close() // also those whose last client waits for a slot
 	}
 	s.mu.Unlock()
@@ -520,21 +541,21 @@ func (s *Server) Draining() bool { return s.lane.Draining() }
 // Close ends everything at once. Run returns.
 func (s *Server) Close() {
 	s.mu.Lock()
-	for _, l := range s.listeners {
+	for _, l := range s.reload.listeners {
 		l.close()
 	}
 	s.mu.Unlock()
-	s.places.close()
+	s.slots.close()
 	s.quic.close()
-	_ = s.h1Conns.Close()
-	_ = s.h2Conns.Close()
-	s.cut()
+	_ = s.http.h1Conns.Close()
+	_ = s.http.h2Conns.Close()
+	s.life.cancelHandshakes()
 	// Below TLS first: net/http closes one connection after the other, and
 	// the close of a TLS connection waits up to 5 s for a client that does
 	// not read.
 	s.lane.CloseAll()
-	_ = s.h1.Close()
-	_ = s.h2.Close()
+	_ = s.http.h1.Close()
+	_ = s.http.h2.Close()
 }
 
 // Addrs are the URLs under which the server answers. Of one that listens at all
@@ -543,7 +564,7 @@ func (s *Server) Addrs() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var urls []string
-	for _, l := range s.listeners {
+	for _, l := range s.reload.listeners {
 		urls = append(urls, l.url())
 	}
 	const all4, all6, all = "://0.0.0.0:", "://[::]:", "://localhost:"

@@ -21,16 +21,16 @@ const (
 	// keptShare is the part that is kept for the rest: a quarter, or where a
 	// server only answers WebSockets, or the operator asks for more of them,
 	// leanShare. coreKept are the event loops' own, of each core.
-	keptShare = 4
-	leanShare = 64
-	leastKept = 32
-	coreKept  = 4
-	mostKept  = 8192
+	reservedShare = 4
+	leanShare     = 64
+	leastReserved = 32
+	coreReserved  = 4
+	mostReserved  = 8192
 	// spareShare is the part that WebSockets leave to other connections: those that
 	// ask for files while WebSockets are at their limit, and handshakes. At least
 	// leastSpare, where there are enough.
-	spareShare = 64
-	leastSpare = 16
+	otherShare = 64
+	leastOther = 16
 	// unknownSockets is the limit of WebSockets where descriptors have none.
 	unknownSockets = 65536
 )
@@ -45,14 +45,14 @@ func (s *Setup) Share() Share {
 func (o Options) share(all, each int, only bool) Share {
 	d := Share{Descriptors: all, Asked: o.WebSockets, WebSockets: cmp.Or(o.WebSockets, unknownSockets)}
 	if all > 0 {
-		kept := min(max(all/keptShare, leastKept), mostKept)
-		lean := min(max(all/leanShare, leastKept+coreKept*runtime.GOMAXPROCS(0)), kept)
+		kept := min(max(all/reservedShare, leastReserved), mostReserved)
+		lean := min(max(all/leanShare, leastReserved+coreReserved*runtime.GOMAXPROCS(0)), kept)
 		if only {
 			kept = lean
 		}
 		d.Usable = max(all/2, all-kept)
 		most := max(all/2, all-lean) // for those who ask
-		spare := max(most/spareShare, min(leastSpare, most/4))
+		spare := max(most/otherShare, min(leastOther, most/4))
 		d.possible = max(1, (most-spare)/each)
 		switch {
 		case o.WebSockets > 0:

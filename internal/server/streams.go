@@ -17,33 +17,33 @@ import (
 type streams struct {
 	mu   sync.Mutex
 	idle map[net.Conn]time.Time
-	open map[net.Conn]*alone
+	open map[net.Conn]*h2Conn
 }
 
 // alone is a connection of HTTP/2 without a lane.
-type alone struct {
+type h2Conn struct {
 	net.Conn
 	stall.Handlers
 	server *Server
 }
 
 // Client implements [stall.Conn].
-func (a *alone) Client() netip.Addr { return a.server.places.client(a.RemoteAddr()) }
+func (a *h2Conn) Client() netip.Addr { return a.server.slots.client(a.RemoteAddr()) }
 
 // Evict implements [stall.Conn].
-func (a *alone) Evict() {
+func (a *h2Conn) Evict() {
 	a.server.meters.HTTP2Refused.TooMany.Add(0, 1)
 	a.server.streams.forget(a.Conn)
 	closeBelow(a.Conn)
 }
 
 // withStreams is for http.Server.ConnContext.
-func (s *Server) withStreams(ctx context.Context, nc net.Conn) context.Context {
-	a := &alone{Conn: nc, server: s}
+func (s *Server) trackH2(ctx context.Context, nc net.Conn) context.Context {
+	a := &h2Conn{Conn: nc, server: s}
 	s.streams.mu.Lock()
 	defer s.streams.mu.Unlock()
 	if s.streams.open == nil {
-		s.streams.open = map[net.Conn]*alone{}
+		s.streams.open = map[net.Conn]*h2Conn{}
 	}
 	s.streams.open[nc] = a
 	return stall.With(ctx, &a.Handlers)
@@ -52,7 +52,7 @@ func (s *Server) withStreams(ctx context.Context, nc net.Conn) context.Context {
 // serveAlone is ServeHTTP where a stream's end is seen nowhere else. What is left of an
 // answer is sent before it returns: net/http waits for the client after that, too, and
 // nobody sees it.
-func (s *Server) serveAlone(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveH2(w http.ResponseWriter, r *http.Request) {
 	h := stall.Of(r.Context())
 	if s.budget.Pressed() && h.Streams(time.Now()).Waiting > stall.Few {
 		s.budget.Refuse()
@@ -76,7 +76,7 @@ func (s *Server) serveAlone(w http.ResponseWriter, r *http.Request) {
 
 // onState is for http.Server.ConnState.
 func (s *streams) onState(nc net.Conn, state http.ConnState) {
-	if behind, ok := nc.(*screened); ok {
+	if behind, ok := nc.(*screenedConn); ok {
 		nc = behind.tls
 	}
 	s.mu.Lock()
@@ -151,8 +151,8 @@ func (o Options) budgets() stall.Budgets {
 func (s *Server) watchStreams() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var watching sync.WaitGroup
-	watching.Go(func() { s.budget.Watch(ctx, s.crowds, s.evicted) })
-	watching.Go(func() { s.budget.WatchKept(ctx, s.crowds, s.evicted) })
+	watching.Go(func() { s.budget.Watch(ctx, s.streamConns, s.evicted) })
+	watching.Go(func() { s.budget.WatchKept(ctx, s.streamConns, s.evicted) })
 	return func() {
 		cancel()
 		watching.Wait()
@@ -160,8 +160,8 @@ func (s *Server) watchStreams() (stop func()) {
 }
 
 // crowds are the connections that may have streams.
-func (s *Server) crowds() []stall.Conn {
-	all := s.lane.WithStreams(nil, s.places.client)
+func (s *Server) streamConns() []stall.Conn {
+	all := s.lane.WithStreams(nil, s.slots.client)
 	s.streams.mu.Lock()
 	for _, a := range s.streams.open {
 		all = append(all, a)
@@ -172,13 +172,13 @@ func (s *Server) crowds() []stall.Conn {
 }
 
 func (s *Server) evicted(c stall.Conn) {
-	s.evicting.warn(s.errors, "more streams of HTTP/2 and HTTP/3 wait for their clients than may be, and connections with most of them are closed: see limits.stalled_streams and limits.connections", "address", c.Client())
+	s.warn.evicted.warn(s.errors, "more streams of HTTP/2 and HTTP/3 wait for their clients than may be, and connections with most of them are closed: see limits.stalled_streams and limits.connections", "address", c.Client())
 }
 
 // Measure sets the gauges of streams.
 func (s *Server) Measure() {
 	now, waiting := time.Now(), 0
-	for _, c := range s.crowds() {
+	for _, c := range s.streamConns() {
 		waiting += c.Streams(now).Waiting
 	}
 	s.meters.Streams.Set(int64(s.budget.Open()))

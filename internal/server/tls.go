@@ -200,23 +200,23 @@ func newTLS(o TLSOptions, certs *certificates) *tls.Config {
 
 // setTLS is for Reload. The keys of session tickets outlive it.
 func (s *Server) setTLS(setup Setup, made *tlsFiles) {
-	s.ticket.share(setup.Tickets)
-	if old := s.tls.Load(); old == nil || s.tlsKey != made.key {
+	s.tickets.share(setup.Tickets)
+	if old := s.tls.Load(); old == nil || s.reload.tlsKey != made.key {
 		fresh := newTLS(setup.TLS, s.certs)
 		fresh.EncryptedClientHelloKeys = made.ech
 		askClients(fresh, setup.TLS, made.cas)
-		fresh.SetSessionTicketKeys(s.ticket.current(time.Now()))
-		s.tlsKey = made.key
+		fresh.SetSessionTicketKeys(s.tickets.current(time.Now()))
+		s.reload.tlsKey = made.key
 		s.tls.Store(fresh)
 		s.quic.tls.Store(tlsHTTP3(fresh))
 	}
-	if len(setup.TLS.Listen) > 0 && !s.ticketing {
-		s.ticketing = true
+	if len(setup.TLS.Listen) > 0 && !s.reload.ticketKeysRun {
+		s.reload.ticketKeysRun = true
 		if setup.Responders != nil {
-			s.serving.Go(func() { s.certs.staples(s.handshakes, setup.Responders) }) // ends with Close
+			s.life.conns.Go(func() { s.certs.staples(s.life.handshakes, setup.Responders) }) // ends with Close
 		}
-		s.serving.Go(func() { // likewise
-			s.ticket.run(s.handshakes, func(keys [][32]byte) {
+		s.life.conns.Go(func() { // likewise
+			s.tickets.run(s.life.handshakes, func(keys [][32]byte) {
 				s.tls.Load().SetSessionTicketKeys(keys)
 				s.quic.tls.Load().SetSessionTicketKeys(keys)
 			})

@@ -285,7 +285,7 @@ func isChallenge(hello *tls.ClientHelloInfo) bool {
 // provingNames answers the challenges of CAs, and passes on everything else. It
 // comes before routes and redirects, so that these cannot keep certificates from
 // being issued.
-func (s *Server) provingNames(next http.Handler) http.Handler {
+func (s *Server) withChallenges(next http.Handler) http.Handler {
 	auto := s.certs.certifier()
 	if auto == nil {
 		return next

@@ -72,7 +72,7 @@ func TestHandshakeThatNeverEnds(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	eventually(t, "every slot is free again", func() bool { return r.srv.places.used() == 0 })
+	eventually(t, "every slot is free again", func() bool { return r.srv.slots.used() == 0 })
 	if n := r.meters.Rejected.Load(); n != 3 {
 		t.Errorf("%d rejected connections, want 3", n)
 	}
@@ -119,7 +119,7 @@ func TestWrongALPN(t *testing.T) {
 		}
 		_ = nc.Close()
 	}
-	eventually(t, "every slot is free again", func() bool { return r.srv.places.used() == 0 })
+	eventually(t, "every slot is free again", func() bool { return r.srv.slots.used() == 0 })
 }
 
 // A client that goes without a close_notify, in whatever state, harms nobody and
@@ -155,7 +155,7 @@ func TestNoCloseNotify(t *testing.T) {
 			_ = nc.Close() // below TLS: without its farewell
 		}
 	}
-	eventually(t, "one connection is left", func() bool { return r.srv.places.used() == 1 })
+	eventually(t, "one connection is left", func() bool { return r.srv.slots.used() == 1 })
 	other.get("/slow")
 	if told := r.log.String(); strings.Contains(told, "level=ERROR") || strings.Contains(told, "level=WARN") {
 		t.Errorf("the log: %s", told)

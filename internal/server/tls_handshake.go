@@ -17,16 +17,16 @@ import (
 func (l *listener) serveTLS(nc *countedConn) {
 	s := l.server
 	c := l.adopt(nc)
-	s.acceptors.Done()
+	s.life.acceptors.Done()
 	switch tc, ok := c.(*lane.TLSConn); {
 	case c == nil: // it has failed, or net/http or a loop has it
-	case ok && s.laneH2 != nil && tc.ConnectionState().NegotiatedProtocol == "h2":
-		tc.ServeHTTP2(s.laneH2, s.serving.Done)
+	case ok && s.http.laneH2 != nil && tc.ConnectionState().NegotiatedProtocol == "h2":
+		tc.ServeHTTP2(s.http.laneH2, s.life.conns.Done)
 		return // perhaps for a while: a quiet connection has no goroutine
 	default:
 		s.serveConn(c)
 	}
-	s.serving.Done()
+	s.life.conns.Done()
 }
 
 // adopt does the handshake and puts the lane in front. It returns nil when there
@@ -37,8 +37,8 @@ func (l *listener) adopt(nc *countedConn) lane.NetConn {
 	if tc == nil {
 		return nil
 	}
-	if s.laneH2 == nil && tc.ConnectionState().NegotiatedProtocol == "h2" {
-		s.h2Conns.put(tc)
+	if s.http.laneH2 == nil && tc.ConnectionState().NegotiatedProtocol == "h2" {
+		s.http.h2Conns.put(tc)
 		return nil
 	}
 	c := s.lane.NewConn(tc, &s.secure, nil)
@@ -57,14 +57,14 @@ func (l *listener) handshake(nc *countedConn) *tls.Conn {
 	}
 	_ = nc.SetDeadline(time.Now().Add(s.current.Load().limits.HandshakeTimeout))
 	tc := tls.Server(nc, s.tls.Load())
-	if err := tc.HandshakeContext(s.handshakes); err != nil {
+	if err := tc.HandshakeContext(s.life.handshakes); err != nil {
 		s.meters.Rejected.Add(0, 1)
 		s.meters.TLS.Failed.Add(0, 1)
 		var plain tls.RecordHeaderError
 		if errors.As(err, &plain) && plain.Conn != nil && looksLikeHTTP(plain.RecordHeader) {
 			refusePlain(nc)
 		} else if plain.Conn != nil && slices.Contains([]string{"PROXY", "\r\n\r\n\x00"}, string(plain.RecordHeader[:])) {
-			s.uninvited(nc.RemoteAddr())
+			s.warnProxyHeader(nc.RemoteAddr())
 		}
 		_ = nc.Close()
 		return nil
@@ -74,12 +74,12 @@ func (l *listener) handshake(nc *countedConn) *tls.Conn {
 		return nil
 	}
 	_ = nc.SetDeadline(time.Time{})
-	s.shook(tc.ConnectionState())
+	s.countHandshake(tc.ConnectionState())
 	return tc
 }
 
 // shook counts a handshake.
-func (s *Server) shook(state tls.ConnectionState) {
+func (s *Server) countHandshake(state tls.ConnectionState) {
 	if state.Version == tls.VersionTLS13 {
 		s.meters.TLS.V13.Add(0, 1)
 	} else {
@@ -92,15 +92,15 @@ func (s *Server) shook(state tls.ConnectionState) {
 
 // Bounds of the farewell to clients that speak plain HTTP to a TLS port.
 const (
-	plainPatience = time.Second
-	mostPlain     = 256 << 10 // bytes
+	plainTimeout = time.Second
+	mostPlain    = 256 << 10 // bytes
 )
 
 // refusePlain tells a client of plain HTTP that this port speaks TLS. Then it reads
 // on for a while: a connection that is closed with unread bytes is reset, and the
 // client could lose the answer.
 func refusePlain(nc *countedConn) {
-	_ = nc.SetDeadline(time.Now().Add(plainPatience))
+	_ = nc.SetDeadline(time.Now().Add(plainTimeout))
 	_, err := io.WriteString(nc, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"+
 		"This port speaks HTTPS: use https:// in the address.\n")
 	if err == nil && nc.CloseWrite() == nil {

@@ -26,11 +26,11 @@ const (
 
 // staple is what a CA says of a certificate: that it has not been revoked.
 type staple struct {
-	of    *tls.Certificate // as it was read
-	from  time.Time
-	until time.Time
-	tried time.Time
-	told  bool // that it failed
+	of     *tls.Certificate // as it was read
+	from   time.Time
+	until  time.Time
+	tried  time.Time
+	warned bool // that it failed
 }
 
 // Responders sends requests to CAs; an [http.Client] is one.
@@ -86,14 +86,14 @@ func (c *certificates) stapleAll(ctx context.Context, client Responders, known m
 		case err == nil:
 			stapled := *pair
 			stapled.OCSPStaple = raw
-			s.of, s.from, s.until, s.told = &stapled, answer.ThisUpdate, answer.NextUpdate, false
+			s.of, s.from, s.until, s.warned = &stapled, answer.ThisUpdate, answer.NextUpdate, false
 			c.replace(files, pair, &stapled)
 		case ctx.Err() != nil:
 			return
 		default:
-			if !s.told {
+			if !s.warned {
 				c.errors.Warn("there is no OCSP answer for a certificate; it is served without one, and the CA is asked again", "cert", files.Cert, "err", err)
-				s.told = true
+				s.warned = true
 			}
 			if len(pair.OCSPStaple) > 0 && now.After(s.until) { // clients would refuse it
 				bare := *pair

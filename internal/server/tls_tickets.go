@@ -50,13 +50,13 @@ type SharedTickets struct {
 
 // ticketKey is one key.
 type ticketKey struct {
-	turn   int64 // when it begins to seal, in Unix seconds
-	secret [32]byte
-	shared bool // it is in the store
+	startsAt int64 // when it begins to seal, in Unix seconds
+	secret   [32]byte
+	shared   bool // it is in the store
 }
 
 func newTicketKey(turn int64) ticketKey {
-	k := ticketKey{turn: turn}
+	k := ticketKey{startsAt: turn}
 	_, _ = rand.Read(k.secret[:]) // never fails
 	return k
 }
@@ -64,28 +64,28 @@ func newTicketKey(turn int64) ticketKey {
 // tickets are the keys of the session tickets. Without a store they are all
 // this process's own. With one, what is in it is the truth, and own keys are
 // made only when it cannot be reached or is empty.
-type tickets struct {
+type ticketKeys struct {
 	errors *slog.Logger
 	wake   chan struct{} // the store is another one
 
-	mu     sync.Mutex // held but while the store is asked
-	keys   []ticketKey
-	shared SharedTickets
-	deaf   bool // the store was told about as failing
+	mu          sync.Mutex // held but while the store is asked
+	keys        []ticketKey
+	shared      SharedTickets
+	storeFailed bool // the store was told about as failing
 }
 
-func newTickets(l *slog.Logger) *tickets {
-	return &tickets{errors: l, wake: make(chan struct{}, 1)}
+func newTickets(l *slog.Logger) *ticketKeys {
+	return &ticketKeys{errors: l, wake: make(chan struct{}, 1)}
 }
 
 // share changes where keys are shared. The existing keys stay.
-func (t *tickets) share(s SharedTickets) {
+func (t *ticketKeys) share(s SharedTickets) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.shared == s {
 		return
 	}
-	t.shared, t.deaf = s, false
+	t.shared, t.storeFailed = s, false
 	for i := range t.keys {
 		t.keys[i].shared = false
 	}
@@ -96,9 +96,9 @@ func (t *tickets) share(s SharedTickets) {
 }
 
 // run keeps the keys fresh until ctx ends; use is called with them.
-func (t *tickets) run(ctx context.Context, use func([][32]byte)) {
+func (t *ticketKeys) run(ctx context.Context, use func([][32]byte)) {
 	for {
-		t.meet(ctx)
+		t.syncStore(ctx)
 		use(t.current(time.Now()))
 		select {
 		case <-time.After(ticketEvery):
@@ -111,12 +111,12 @@ func (t *tickets) run(ctx context.Context, use func([][32]byte)) {
 
 // current are the keys in use at a time, the one that seals in front. Where
 // none can, there is a new one.
-func (t *tickets) current(now time.Time) [][32]byte {
+func (t *ticketKeys) current(now time.Time) [][32]byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	unix := now.Unix()
 	t.keys = slices.DeleteFunc(t.keys, func(k ticketKey) bool { return k.ended(unix) })
-	best := sealing(t.keys, unix)
+	best := sealingKey(t.keys, unix)
 	if best < 0 {
 		t.keys = append(t.keys, newTicketKey(unix))
 		best = len(t.keys) - 1
@@ -131,17 +131,17 @@ func (t *tickets) current(now time.Time) [][32]byte {
 }
 
 // save is all keys, for another process.
-func (t *tickets) save() (b []byte) {
+func (t *ticketKeys) save() (b []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, k := range t.keys[:min(len(t.keys), mostTicketKeys)] {
-		b = append(binary.BigEndian.AppendUint64(b, uint64(k.turn)), k.secret[:]...)
+		b = append(binary.BigEndian.AppendUint64(b, uint64(k.startsAt)), k.secret[:]...)
 	}
 	return b
 }
 
 // restore takes over what another process has saved; other bytes are ignored.
-func (t *tickets) restore(b []byte) {
+func (t *ticketKeys) restore(b []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.keys = append(t.keys, readTicketKeys(b)...)
@@ -153,7 +153,7 @@ func readTicketKeys(b []byte) (keys []ticketKey) {
 		return nil
 	}
 	for ; len(b) > 0 && len(keys) < mostTicketKeys; b = b[ticketKeyBytes:] {
-		k := ticketKey{turn: int64(binary.BigEndian.Uint64(b))}
+		k := ticketKey{startsAt: int64(binary.BigEndian.Uint64(b))}
 		copy(k.secret[:], b[8:])
 		keys = append(keys, k)
 	}
@@ -163,38 +163,38 @@ func readTicketKeys(b []byte) (keys []ticketKey) {
 // ended reports whether a key is too old to decrypt anything. A turn far in the
 // future comes from a wrong clock.
 func (k ticketKey) ended(unix int64) bool {
-	return unix >= k.turn+int64(ticketLife/time.Second) || k.turn > unix+int64(2*ticketPeriod/time.Second)
+	return unix >= k.startsAt+int64(ticketLife/time.Second) || k.startsAt > unix+int64(2*ticketPeriod/time.Second)
 }
 
 // sealing is the index of the key whose turn it is: the newest of the shared
 // ones, or without one the newest. It is -1 when all are too old. If two
 // keys have the same turn, every machine chooses the same one.
-func sealing(keys []ticketKey, unix int64) int {
+func sealingKey(keys []ticketKey, unix int64) int {
 	best := -1
 	for i, k := range keys {
 		length := ticketPeriod
 		if k.shared {
 			length += ticketLead // for the next one to come
 		}
-		if k.turn > unix || unix >= k.turn+int64(length/time.Second) {
+		if k.startsAt > unix || unix >= k.startsAt+int64(length/time.Second) {
 			continue
 		}
-		if best < 0 || compareTurns(k, keys[best]) > 0 {
+		if best < 0 || compareKeys(k, keys[best]) > 0 {
 			best = i
 		}
 	}
 	return best
 }
 
-func compareTurns(a, b ticketKey) int {
+func compareKeys(a, b ticketKey) int {
 	switch {
 	case a.shared != b.shared:
 		if a.shared {
 			return 1
 		}
 		return -1
-	case a.turn != b.turn:
-		return cmp.Compare(a.turn, b.turn)
+	case a.startsAt != b.startsAt:
+		return cmp.Compare(a.startsAt, b.startsAt)
 	}
 	return bytes.Compare(a.secret[:], b.secret[:])
 }
@@ -202,14 +202,14 @@ func compareTurns(a, b ticketKey) int {
 // meet learns the keys in the store, and puts one there if the last is about to
 // end. When two machines do so at once the second wins, and the first finds
 // that out a minute later, before the key has its turn.
-func (t *tickets) meet(ctx context.Context) {
+func (t *ticketKeys) syncStore(ctx context.Context) {
 	t.mu.Lock()
 	shared := t.shared
 	t.mu.Unlock()
 	if shared.Store == nil {
 		return
 	}
-	vault := newVault(shared)
+	vault := newTicketStore(shared)
 	known, err := vault.read(ctx)
 	t.mu.Lock()
 	if t.shared != shared { // meanwhile
@@ -224,25 +224,25 @@ func (t *tickets) meet(ctx context.Context) {
 	if put != nil {
 		err = vault.write(ctx, put)
 	}
-	t.tell(ctx, err)
+	t.reportStore(ctx, err)
 }
 
 // learn takes over the keys of the store, which were read just now, and returns
 // what is to be written, nil for nothing. t.mu is held.
-func (t *tickets) learn(known []ticketKey, unix int64) []ticketKey {
+func (t *ticketKeys) learn(known []ticketKey, unix int64) []ticketKey {
 	known = slices.DeleteFunc(known, func(k ticketKey) bool { return k.ended(unix) })
-	best := sealing(known, unix)
+	best := sealingKey(known, unix)
 	added := best < 0
 	if added { // the first machine, or the store has lost them: what we have goes on
-		if i := sealing(t.keys, unix); i >= 0 {
+		if i := sealingKey(t.keys, unix); i >= 0 {
 			known = append(known, t.keys[i])
 		} else {
 			known = append(known, newTicketKey(unix))
 		}
 		best = len(known) - 1
 	}
-	next := known[best].turn + int64(ticketPeriod/time.Second)
-	if unix >= next-int64(ticketLead/time.Second) && !slices.ContainsFunc(known, func(k ticketKey) bool { return k.turn >= next }) {
+	next := known[best].startsAt + int64(ticketPeriod/time.Second)
+	if unix >= next-int64(ticketLead/time.Second) && !slices.ContainsFunc(known, func(k ticketKey) bool { return k.startsAt >= next }) {
 		known, added = append(known, newTicketKey(next)), true
 	}
 	for i := range known {
@@ -263,23 +263,23 @@ func (t *tickets) learn(known []ticketKey, unix int64) []ticketKey {
 }
 
 // tell logs that the store fails, or does so no more, once.
-func (t *tickets) tell(ctx context.Context, err error) {
+func (t *ticketKeys) reportStore(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case err != nil && !t.deaf:
+	case err != nil && !t.storeFailed:
 		t.errors.Warn("the keys of TLS session tickets cannot be shared now; this machine goes on with those it has", "err", err)
-	case err == nil && t.deaf:
+	case err == nil && t.storeFailed:
 		t.errors.Info("the keys of TLS session tickets are shared again")
 	}
-	t.deaf = err != nil
+	t.storeFailed = err != nil
 }
 
 // A vault is the keys in a store: one object, sealed with AES-256-GCM.
-type vault struct {
+type ticketStore struct {
 	store store.Store
 	name  string
 	seal  cipher.AEAD
@@ -287,7 +287,7 @@ type vault struct {
 
 // newVault derives the object's name from the secret, too: machines with
 // another secret have other keys, and do not overwrite these.
-func newVault(s SharedTickets) *vault {
+func newTicketStore(s SharedTickets) *ticketStore {
 	key, err := hkdf.Key(sha256.New, []byte(s.Secret), nil, "millrace tls tickets: key", 32)
 	must(err)
 	name, err := hkdf.Key(sha256.New, []byte(s.Secret), nil, "millrace tls tickets: name", 8)
@@ -296,7 +296,7 @@ func newVault(s SharedTickets) *vault {
 	must(err)
 	seal, err := cipher.NewGCMWithRandomNonce(block)
 	must(err)
-	return &vault{s.Store, "tls-tickets/" + hex.EncodeToString(name), seal}
+	return &ticketStore{s.Store, "tls-tickets/" + hex.EncodeToString(name), seal}
 }
 
 // must is for calls that only fail for key lengths that are not used here.
@@ -307,7 +307,7 @@ func must(err error) {
 }
 
 // read returns the keys in the store, none if it has none.
-func (v *vault) read(ctx context.Context) ([]ticketKey, error) {
+func (v *ticketStore) read(ctx context.Context) ([]ticketKey, error) {
 	o, err := v.store.Get(ctx, v.name)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
@@ -329,11 +329,11 @@ func (v *vault) read(ctx context.Context) ([]ticketKey, error) {
 }
 
 // write replaces the keys in the store.
-func (v *vault) write(ctx context.Context, keys []ticketKey) error {
-	slices.SortStableFunc(keys, func(a, b ticketKey) int { return cmp.Compare(b.turn, a.turn) })
+func (v *ticketStore) write(ctx context.Context, keys []ticketKey) error {
+	slices.SortStableFunc(keys, func(a, b ticketKey) int { return cmp.Compare(b.startsAt, a.startsAt) })
 	var plain []byte
 	for _, k := range keys[:min(len(keys), mostTicketKeys)] {
-		plain = binary.BigEndian.AppendUint64(plain, uint64(k.turn))
+		plain = binary.BigEndian.AppendUint64(plain, uint64(k.startsAt))
 		plain = append(plain, k.secret[:]...)
 	}
 	sealed := v.seal.Seal(nil, nil, plain, []byte(v.name))

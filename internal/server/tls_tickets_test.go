@@ -95,8 +95,8 @@ func TestSessionsAreShared(t *testing.T) {
 			t.Fatal("two servers do not agree on a key")
 		}
 		for _, r := range rigs[:2] { // at the start both may have written: the next look finds that out
-			r.srv.ticket.meet(t.Context())
-			r.srv.tls.Load().SetSessionTicketKeys(r.srv.ticket.current(time.Now()))
+			r.srv.tickets.syncStore(t.Context())
+			r.srv.tls.Load().SetSessionTicketKeys(r.srv.tickets.current(time.Now()))
 		}
 	}
 	c := returning()
@@ -112,7 +112,7 @@ func TestSessionsAreShared(t *testing.T) {
 
 // sealed is the key that a server seals its tickets with.
 func (r *rig) sealed() []byte {
-	k := r.srv.ticket.current(time.Now())[0]
+	k := r.srv.tickets.current(time.Now())[0]
 	return k[:]
 }
 
@@ -179,7 +179,7 @@ func (b *breakable) Get(ctx context.Context, key string) (*store.Object, error) 
 
 // fleet are machines that share their keys.
 type fleet struct {
-	machines []*tickets
+	machines []*ticketKeys
 	store    *breakable
 	log      lockedBuffer
 }
@@ -239,7 +239,7 @@ func TestTicketKeysAreShared(t *testing.T) {
 		f.agree(t, "with a new machine")
 
 		// What somebody else has put there is replaced.
-		name := newVault(SharedTickets{f.store, testSecret}).name
+		name := newTicketStore(SharedTickets{f.store, testSecret}).name
 		for _, text := range []string{"", "nonsense", strings.Repeat("x", 1<<16)} {
 			w, err := f.store.Create(ctx, name, int64(len(text)))
 			if err != nil {
@@ -253,7 +253,7 @@ func TestTicketKeysAreShared(t *testing.T) {
 			}
 			time.Sleep(2 * ticketEvery)
 			f.agree(t, "after foreign bytes")
-			if keys, err := newVault(SharedTickets{f.store, testSecret}).read(ctx); err != nil || len(keys) == 0 {
+			if keys, err := newTicketStore(SharedTickets{f.store, testSecret}).read(ctx); err != nil || len(keys) == 0 {
 				t.Errorf("after foreign bytes of %d: %d keys, %v", len(text), len(keys), err)
 			}
 		}
@@ -285,13 +285,13 @@ func TestTicketOptions(t *testing.T) {
 // A store that fails to write says so, and leaves the keys in place.
 func TestTicketStoreIsFull(t *testing.T) {
 	m := newTickets(slog.New(slog.DiscardHandler))
-	v := newVault(SharedTickets{memory.New(1), testSecret})
+	v := newTicketStore(SharedTickets{memory.New(1), testSecret})
 	if err := v.write(t.Context(), []ticketKey{newTicketKey(1)}); !errors.Is(err, store.ErrFull) {
 		t.Errorf("a full store: %v", err)
 	}
 	m.share(SharedTickets{v.store, testSecret})
 	before := m.current(time.Now())
-	m.meet(t.Context())
+	m.syncStore(t.Context())
 	if !slices.Equal(before, m.current(time.Now())) {
 		t.Error("the keys are others")
 	}

@@ -19,39 +19,39 @@ import (
 // that concerns all answers is done here, so that nobody else wraps it: a wrapper
 // that forgets ReadFrom silently loses sendfile.
 type writer struct {
-	rw      http.ResponseWriter
-	r       *http.Request // as net/http has it
-	lane    *lane.Lane
-	copiers *copiers
-	h1      bool          // rw is HTTP/1's, and has ReadFrom
-	slow    writeDeadline // HTTP/3 only: nobody else watches over its clients
-	wait    time.Duration // for each piece; of slow
-	always  http.Header   // fields of all answers over TLS; nil for none
-	through bool          // rw is the lane's own, not net/http's
+	rw           http.ResponseWriter
+	r            *http.Request // as net/http has it
+	lane         *lane.Lane
+	copiers      *copiers
+	h1           bool          // rw is HTTP/1's, and has ReadFrom
+	deadline     writeDeadline // HTTP/3 only: nobody else watches over its clients
+	writeTimeout time.Duration // for each piece; of slow
+	always       http.Header   // fields of all answers over TLS; nil for none
+	through      bool          // rw is the lane's own, not net/http's
 	// waits is told where rw may wait for the client; nil: others see that.
 	waits *stall.Handlers
 	// rehearsal: nobody gets the answer, and nobody counts it.
-	rehearsal bool
-	status    int
-	bytes     int64 // of the body
-	abort     bool  // cut the connection
+	warmUp bool
+	status int
+	bytes  int64 // of the body
+	abort  bool  // cut the connection
 
 	site     *site.Site
 	pages    site.Pages
-	passed   site.Pages // for what an application answers
+	appPages site.Pages // for what an application answers
 	replaced string     // the page that takes the place of this answer; what the job writes is dropped
 	forced   int        // the status of that page
 	noLog    bool
-	own      bool // the answer has a header and a page of its own
+	ownPage  bool // the answer has a header and a page of its own
 
-	trace  trace.Request
-	began  time.Time     // of the trace
-	headed time.Duration // after it: when the header was sent
+	trace        trace.Request
+	began        time.Time     // of the trace
+	headerSentAt time.Duration // after it: when the header was sent
 	// idField is the field of the request's id.
 	idField string
 
-	around *around  // nil: nothing
-	kind   []string // the Content-Type that a 304 stands for
+	rules           *headerRules // nil: nothing
+	notModifiedType []string     // the Content-Type that a 304 stands for
 }
 
 // These are shared by all answers; net/http only reads them.
@@ -81,7 +81,7 @@ func (w *writer) WriteHeader(status int) {
 		if w.replaced != "" {
 			return
 		}
-		w.stamp()
+		w.addFields()
 	} else {
 		w.interim(status)
 		return
@@ -100,7 +100,7 @@ func (w *writer) interim(status int) {
 	if delete(h, "Content-Length"); w.r.ProtoMajor == 2 {
 		h["Content-Length"] = noLength
 	}
-	if w.slow != nil {
+	if w.deadline != nil {
 		dropHop(h)
 	}
 	w.rw.WriteHeader(status)
@@ -113,19 +113,19 @@ var noLength = []string{"0"}
 
 // stamp adds the headers that every answer has. It checks for a drain here rather
 // than when the request came: a slow answer must end the connection too.
-func (w *writer) stamp() {
+func (w *writer) addFields() {
 	if w.trace.On() {
-		w.headed = time.Since(w.began)
+		w.headerSentAt = time.Since(w.began)
 		if id := w.trace.ID(); id != "" {
 			w.rw.Header()[w.idField] = []string{id}
 		}
 	}
-	if w.around != nil && !w.own && w.status != http.StatusSwitchingProtocols {
-		header, kind := w.rw.Header(), w.kind
+	if w.rules != nil && !w.ownPage && w.status != http.StatusSwitchingProtocols {
+		header, kind := w.rw.Header(), w.notModifiedType
 		if own := header["Content-Type"]; own != nil || w.code() != http.StatusNotModified {
 			kind = own
 		}
-		w.around.apply(header, w.code(), kind)
+		w.rules.apply(header, w.code(), kind)
 	}
 	if !w.through { // which does it
 		w.rw.Header()["Server"] = serverHeader
@@ -133,7 +133,7 @@ func (w *writer) stamp() {
 	for name, values := range w.always {
 		w.rw.Header()[name] = values
 	}
-	if w.slow != nil {
+	if w.deadline != nil {
 		dropHop(w.rw.Header())
 	}
 	if w.h1 && w.status != http.StatusSwitchingProtocols && w.lane.LastAnswer(w.r) {
@@ -143,13 +143,13 @@ func (w *writer) stamp() {
 
 // OwnPage keeps the site's pages for errors, and its rules for header fields, away
 // from an answer.
-func (w *writer) OwnPage() { w.own, w.pages, w.passed = true, nil, nil }
+func (w *writer) OwnPage() { w.ownPage, w.pages, w.appPages = true, nil, nil }
 
 // PassOn notes that the answer is an application's ([send.PassOn]).
-func (w *writer) PassOn() { w.pages = w.passed }
+func (w *writer) PassOn() { w.pages = w.appPages }
 
 // StandsFor notes the Content-Type of what a 304 stands for ([send.StandsFor]).
-func (w *writer) StandsFor(contentType []string) { w.kind = contentType }
+func (w *writer) StandsFor(contentType []string) { w.notModifiedType = contentType }
 
 // Write implements [http.ResponseWriter].
 func (w *writer) Write(p []byte) (int, error) {
@@ -157,8 +157,8 @@ func (w *writer) Write(p []byte) (int, error) {
 	if w.replaced != "" {
 		return len(p), nil
 	}
-	if w.slow != nil {
-		return w.writeSlow(p)
+	if w.deadline != nil {
+		return w.writeTimed(p)
 	}
 	w.waits.Wait()
 	n, err := w.rw.Write(p)
@@ -173,7 +173,7 @@ func (w *writer) WriteString(s string) (int, error) {
 	if w.replaced != "" {
 		return len(s), nil
 	}
-	if w.slow != nil || w.waits != nil {
+	if w.deadline != nil || w.waits != nil {
 		return w.Write([]byte(s))
 	}
 	n, err := io.WriteString(w.rw, s)
@@ -254,8 +254,8 @@ func (w *writer) copyBy(pool *sync.Pool, src io.Reader) (int64, error) {
 	buf := pool.Get().(*[]byte)
 	defer pool.Put(buf)
 	to := io.Writer(w.rw)
-	if w.slow != nil {
-		to = slowWriter{w}
+	if w.deadline != nil {
+		to = timedWriter{w}
 	} else if w.waits != nil {
 		to = waitingWriter{w}
 	}

@@ -38,7 +38,7 @@ type forward struct {
 	name    string // as logs may have it
 	client  *http.Client
 	timeout time.Duration
-	turns   *turns
+	queue   *checkQueue
 	copy    []string
 	clients *netset.Finder
 	errors  *slog.Logger
@@ -50,7 +50,7 @@ func newForward(o Options, clients *netset.Finder, errorLog *slog.Logger) *forwa
 		panic(err)
 	}
 	f := &forward{
-		url: u, name: token.Name(o.URL), timeout: cmp.Or(o.Timeout, defaultTimeout), turns: newTurns(token.MaxConns),
+		url: u, name: token.Name(o.URL), timeout: cmp.Or(o.Timeout, defaultTimeout), queue: newCheckQueue(token.MaxConns),
 		clients: clients, errors: errorLog,
 	}
 	f.client = token.NewClient(f.timeout)
@@ -72,14 +72,14 @@ func (f *forward) admit(r *http.Request) (visitor, *refusal) {
 	ctx, cancel := context.WithTimeout(r.Context(), f.timeout)
 	defer cancel()
 	client := clientOf(f.clients.Of(r))
-	if !f.turns.take(ctx, client) {
-		if f.turns.say(r) {
+	if !f.queue.acquire(ctx, client) {
+		if f.queue.shouldWarn(r) {
 			f.errors.Warn("more requests come than the one who has to be asked answers; some are not let in", "url", f.name, "client", f.clients.Of(r).String())
 		}
 		return visitor{}, &refusal{status: http.StatusServiceUnavailable, fields: http.Header{"Retry-After": {"10"}}}
 	}
-	defer f.turns.done(client, true)
-	resp, err := f.client.Do(f.question(r).WithContext(ctx))
+	defer f.queue.release(client, true)
+	resp, err := f.client.Do(f.authRequest(r).WithContext(ctx))
 	if err != nil {
 		return visitor{}, f.down(r, token.Bare(err))
 	}
@@ -123,7 +123,7 @@ func (f *forward) down(r *http.Request, err error) *refusal {
 }
 
 // question is the request that asks about r.
-func (f *forward) question(r *http.Request) *http.Request {
+func (f *forward) authRequest(r *http.Request) *http.Request {
 	q := &http.Request{Method: http.MethodGet, URL: f.url, Host: f.url.Host, Header: r.Header.Clone()}
 	for name := range field.Members(r.Header["Connection"]) {
 		q.Header.Del(name)

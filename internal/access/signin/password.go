@@ -80,7 +80,7 @@ type passwords struct {
 	errors    *slog.Logger
 	key       [32]byte
 	clients   *netset.Finder
-	turns     *turns // hashes at once: all cores but one, at least one
+	turns     *checkQueue // hashes at once: all cores but one, at least one
 
 	mu    sync.Mutex
 	users map[string]string
@@ -94,7 +94,7 @@ type passwords struct {
 func newPasswords(o Options, clients *netset.Finder, errors *slog.Logger) (*passwords, error) {
 	g := &passwords{
 		options: o, errors: errors, challenge: `Basic realm="` + cmp.Or(o.Realm, "restricted") + `", charset="UTF-8"`,
-		clients: clients, turns: newTurns(max(1, runtime.GOMAXPROCS(0)-1)), known: map[[32]byte]time.Time{},
+		clients: clients, turns: newCheckQueue(max(1, runtime.GOMAXPROCS(0)-1)), known: map[[32]byte]time.Time{},
 	}
 	_, _ = rand.Read(g.key[:]) // never fails
 	var users map[string]string
@@ -142,7 +142,7 @@ func (g *passwords) admit(r *http.Request) (visitor, *refusal) {
 	case right:
 		return visitor{user: user}, nil
 	case !checked: // 401 would have a browser forget a password that is right
-		if g.turns.say(r) {
+		if g.turns.shouldWarn(r) {
 			g.errors.Warn("more passwords come than can be checked; rate_limit holds back who guesses", "client", g.clients.Of(r).String())
 		}
 		return visitor{}, &refusal{status: http.StatusServiceUnavailable, fields: http.Header{"Retry-After": {"10"}}}
@@ -162,10 +162,10 @@ func (g *passwords) allows(r *http.Request, user, pass string) (right, checked b
 	client := clientOf(g.clients.Of(r))
 	ctx, cancel := context.WithTimeout(r.Context(), waitForHash)
 	defer cancel()
-	if !g.turns.take(ctx, client) {
+	if !g.turns.acquire(ctx, client) {
 		return false, false
 	}
-	defer func() { g.turns.done(client, right) }()
+	defer func() { g.turns.release(client, right) }()
 	hash, known := g.find(user, sum)
 	if known { // another request has been quicker
 		return true, true

@@ -68,7 +68,7 @@ func TestTurns(t *testing.T) {
 	if guesser != clientOf(netip.MustParseAddr("2001:db8::2")) || guesser == clientOf(netip.Addr{}) {
 		t.Error("who is one client")
 	}
-	q := newTurns(1)
+	q := newCheckQueue(1)
 	if q.join(guesser) != nil {
 		t.Fatal("a turn that is free is not given")
 	}
@@ -82,24 +82,24 @@ func TestTurns(t *testing.T) {
 	} else {
 		<-last.ready // it has gone for the visitor
 	}
-	q.done(guesser, false)
+	q.release(guesser, false)
 	if !all[0].ok || late.ok {
 		t.Error("of those who are the first of their clients the first goes first")
 	}
-	q.done(guesser, false)
+	q.release(guesser, false)
 	if !late.ok || all[1].ok {
 		t.Error("a client with one request waits behind one with a thousand")
 	}
-	q.done(visitor, true)
+	q.release(visitor, true)
 	for len(q.waiting) > 0 {
-		q.done(guesser, false)
+		q.release(guesser, false)
 	}
 	first, second := q.join(guesser), q.join(visitor)
-	q.done(guesser, false)
+	q.release(guesser, false)
 	if first.ok || !second.ok {
 		t.Error("who was wrong a thousand times goes first")
 	}
-	many := newTurns(4)
+	many := newCheckQueue(4)
 	for range 2 {
 		if many.join(guesser) != nil {
 			t.Fatal("half of the turns are not given to one client")
@@ -109,10 +109,10 @@ func TestTurns(t *testing.T) {
 	if third == nil || many.join(visitor) != nil {
 		t.Fatal("one client has more than half of the turns, or another has none of the rest")
 	}
-	if many.done(visitor, true); third.ok {
+	if many.release(visitor, true); third.ok {
 		t.Error("a client that has half of the turns gets one more")
 	}
-	if many.done(guesser, true); !third.ok {
+	if many.release(guesser, true); !third.ok {
 		t.Error("nobody gets the turn that is given back")
 	}
 	for a := visitor.Addr(); len(q.guessers) > 1; a = a.Next() {
@@ -132,25 +132,25 @@ func TestNoTurn(t *testing.T) {
 		g := gate(t, Options{Passwords: map[string]string{"alice": weakHash}})
 		busy := g.way.(*passwords).turns
 		for busy.free > 0 {
-			busy.take(t.Context(), clientOf(netip.Addr{}))
+			busy.acquire(t.Context(), clientOf(netip.Addr{}))
 		}
 		r := request("GET", "/")
 		r.SetBasicAuth("alice", "myPassword")
 		if w, _ := through(g, r); w.Code != 503 || w.Header().Get("Retry-After") == "" || w.Header().Get("Www-Authenticate") != "" {
 			t.Errorf("%d %q", w.Code, w.Header())
 		}
-		if busy.say(r) {
+		if busy.shouldWarn(r) {
 			t.Error("it is said for each request")
 		}
-		if time.Sleep(sayEvery); !busy.say(r) {
+		if time.Sleep(warnInterval); !busy.shouldWarn(r) {
 			t.Error("it is not said again")
 		}
 		ctx, gone := context.WithCancel(t.Context())
 		gone()
-		if busy.take(ctx, clientOf(netip.Addr{})) || len(busy.waiting) > 0 {
+		if busy.acquire(ctx, clientOf(netip.Addr{})) || len(busy.waiting) > 0 {
 			t.Error("who is gone waits")
 		}
-		busy.done(clientOf(netip.Addr{}), true)
+		busy.release(clientOf(netip.Addr{}), true)
 		if w, _ := through(g, r); w.Code != 200 {
 			t.Errorf("with a turn: %d", w.Code)
 		}

@@ -13,7 +13,7 @@ const (
 	// hundred.
 	maxWaiting = 1024
 	// sayEvery bounds how often it is said that too many wait.
-	sayEvery = time.Minute
+	warnInterval = time.Minute
 	// maxGuessers bounds how many clients with wrong passwords are remembered, in
 	// memory of some 64 bytes each, and forgetGuesser is for how long.
 	maxGuessers   = 8192
@@ -25,14 +25,14 @@ const (
 // with the fewest wrong passwords of late, together with those of its requests that
 // were there before; then of who came first. A client has at most half of the turns
 // at once. When too many wait, the last in this order goes.
-type turns struct {
+type checkQueue struct {
 	mu       sync.Mutex
 	free     int
 	most     int                  // of one client
-	held     map[netip.Prefix]int // turns of clients that have any
+	running  map[netip.Prefix]int // turns of clients that have any
 	waiting  []*waiter            // in the order in which they came
 	guessers map[netip.Prefix]guesser
-	said     time.Time
+	warnedAt time.Time
 }
 
 // waiter is a request that waits for its turn.
@@ -49,8 +49,8 @@ type guesser struct {
 	last  time.Time
 }
 
-func newTurns(n int) *turns {
-	return &turns{free: n, most: max(1, n/2), held: map[netip.Prefix]int{}, guessers: map[netip.Prefix]guesser{}}
+func newCheckQueue(n int) *checkQueue {
+	return &checkQueue{free: n, most: max(1, n/2), running: map[netip.Prefix]int{}, guessers: map[netip.Prefix]guesser{}}
 }
 
 // clientOf is who has a turn of its own: an IPv4 address, or an IPv6 network of 64
@@ -62,7 +62,7 @@ func clientOf(a netip.Addr) netip.Prefix {
 
 // take waits for a turn, which must be given back with done. It reports false if ctx
 // ends before, or too many wait.
-func (t *turns) take(ctx context.Context, client netip.Prefix) bool {
+func (t *checkQueue) acquire(ctx context.Context, client netip.Prefix) bool {
 	w := t.join(client)
 	if w == nil {
 		return true
@@ -76,11 +76,11 @@ func (t *turns) take(ctx context.Context, client netip.Prefix) bool {
 }
 
 // join takes a free turn (nil), or a place among those who wait.
-func (t *turns) join(client netip.Prefix) *waiter {
+func (t *checkQueue) join(client netip.Prefix) *waiter {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.may(client) { // whoever waits may not
-		t.hold(client)
+	if t.mayStart(client) { // whoever waits may not
+		t.start(client)
 		return nil
 	}
 	w := &waiter{client: client, ready: make(chan struct{})}
@@ -100,25 +100,27 @@ func (t *turns) join(client netip.Prefix) *waiter {
 				last = i
 			}
 		}
-		t.settle(last, false)
+		t.finish(last, false)
 	}
 	return w
 }
 
-func (t *turns) may(client netip.Prefix) bool { return t.free > 0 && t.held[client] < t.most }
+func (t *checkQueue) mayStart(client netip.Prefix) bool {
+	return t.free > 0 && t.running[client] < t.most
+}
 
-func (t *turns) hold(client netip.Prefix) {
+func (t *checkQueue) start(client netip.Prefix) {
 	t.free--
-	t.held[client]++
+	t.running[client]++
 }
 
 // leave gives a place up, and reports whether the turn came at that moment.
-func (t *turns) leave(w *waiter) bool {
+func (t *checkQueue) leave(w *waiter) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i, other := range t.waiting {
 		if other == w {
-			t.settle(i, false)
+			t.finish(i, false)
 			break
 		}
 	}
@@ -127,22 +129,22 @@ func (t *turns) leave(w *waiter) bool {
 
 // say reports whether it is to be said that a request got no turn: who makes many of
 // them must not fill the log.
-func (t *turns) say(r *http.Request) bool {
+func (t *checkQueue) shouldWarn(r *http.Request) bool {
 	if r.Context().Err() != nil {
 		return false // it is the client who is gone
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
-	if !t.said.IsZero() && now.Sub(t.said) < sayEvery {
+	if !t.warnedAt.IsZero() && now.Sub(t.warnedAt) < warnInterval {
 		return false
 	}
-	t.said = now
+	t.warnedAt = now
 	return true
 }
 
 // settle ends the waiting of one.
-func (t *turns) settle(i int, ok bool) {
+func (t *checkQueue) finish(i int, ok bool) {
 	w := t.waiting[i]
 	t.waiting = append(t.waiting[:i], t.waiting[i+1:]...)
 	w.ok = ok
@@ -150,30 +152,30 @@ func (t *turns) settle(i int, ok bool) {
 }
 
 // done gives a turn back.
-func (t *turns) done(client netip.Prefix, right bool) {
+func (t *checkQueue) release(client netip.Prefix, right bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !right {
 		t.remember(client)
 	}
 	t.free++
-	if t.held[client]--; t.held[client] == 0 {
-		delete(t.held, client)
+	if t.running[client]--; t.running[client] == 0 {
+		delete(t.running, client)
 	}
 	first := -1
 	for i, w := range t.waiting {
-		if t.may(w.client) && (first < 0 || w.rank < t.waiting[first].rank) {
+		if t.mayStart(w.client) && (first < 0 || w.rank < t.waiting[first].rank) {
 			first = i
 		}
 	}
 	if first >= 0 {
-		t.hold(t.waiting[first].client)
-		t.settle(first, true)
+		t.start(t.waiting[first].client)
+		t.finish(first, true)
 	}
 }
 
 // remember counts a wrong password.
-func (t *turns) remember(client netip.Prefix) {
+func (t *checkQueue) remember(client netip.Prefix) {
 	now := time.Now()
 	g := t.guessers[client]
 	if now.Sub(g.last) >= forgetGuesser {

@@ -121,7 +121,7 @@ type Granted struct {
 
 // holds reports whether the rule is for all of path, which has no links, and the
 // same file or folder is still there.
-func (g Granted) holds(path string) bool {
+func (g Granted) covers(path string) bool {
 	if !below(path, g.Path) {
 		return false
 	}
@@ -180,7 +180,7 @@ func lookUp(r Rule) (string, bool) {
 
 func (d *Domain) covers(path string, wanted Access) bool {
 	for _, g := range d.Granted {
-		if wanted&g.Access != 0 && g.holds(path) {
+		if wanted&g.Access != 0 && g.covers(path) {
 			wanted &^= g.Access
 		}
 	}
@@ -200,7 +200,7 @@ func Make(rules []Rule) {
 // Writable is the folder by which rules let a file be changed or replaced, or a link
 // on its way; "" for none. Where sockets are made, files can be removed at most.
 func Writable(rules []Rule, file string) string {
-	for _, name := range way(file) {
+	for _, name := range linksTo(file) {
 		for _, r := range rules {
 			if dir, ok := lookUp(r); ok && r.Access&Write != 0 && below(name, dir) {
 				return dir
@@ -216,7 +216,7 @@ const mostLinks = 40
 
 // way is what decides which file an absolute path leads to: the file itself, and all
 // links before it, each by the name that it has without those before it.
-func way(file string) (names []string) {
+func linksTo(file string) (names []string) {
 	rest, at := file, "/"
 	for links := 0; rest != ""; {
 		var name string
@@ -249,7 +249,7 @@ func below(path, dir string) bool {
 // what a link there leads to: programs change files by putting others in their
 // place, and deployments do so with folders. There is none for folders that hold
 // much else.
-func Around(path string, access Access, key string) (rules []Rule) {
+func Parents(path string, access Access, key string) (rules []Rule) {
 	const mostLinks = 8
 	for range mostLinks {
 		if dir := filepath.Dir(path); !Broad(dir) {

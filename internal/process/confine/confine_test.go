@@ -62,17 +62,17 @@ func TestAround(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{filepath.Join(top, "app"), filepath.Join(top, "app", "releases")}
-	if got := names(Around(current, Read, "root")); !slices.Equal(got, want) {
+	if got := names(Parents(current, Read, "root")); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got := Around("/srv", Read, "root"); len(got) > 0 {
+	if got := Parents("/srv", Read, "root"); len(got) > 0 {
 		t.Errorf("%v", got)
 	}
 	loop := filepath.Join(top, "loop")
 	if err := os.Symlink("loop", loop); err != nil {
 		t.Fatal(err)
 	}
-	if got := Around(loop, Read, "root"); len(got) > 10 {
+	if got := Parents(loop, Read, "root"); len(got) > 10 {
 		t.Errorf("%d rules for a link to itself", len(got))
 	}
 }

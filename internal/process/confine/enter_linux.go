@@ -97,7 +97,7 @@ func Enter(rules []Rule, own *os.File, env ...string) error {
 		return err
 	}
 	defer func() { _ = unix.Close(set) }() // it holds nothing
-	told, err := tell(d)
+	told, err := domainFile(d)
 	if err != nil {
 		return err
 	}
@@ -238,7 +238,7 @@ func add(set int, all uint64, d *Domain, r Rule) error {
 }
 
 // tell puts the domain where the next program finds it.
-func tell(d *Domain) (*os.File, error) {
+func domainFile(d *Domain) (*os.File, error) {
 	fd, err := unix.MemfdCreate("millrace-domain", 0)
 	if err != nil {
 		return nil, fmt.Errorf("making the sandbox: %w", err)

@@ -183,7 +183,7 @@ func TestInherited(t *testing.T) {
 	if d, own, err := Inherited(); d != nil || own != nil || err != nil {
 		t.Error(d, own, err)
 	}
-	told, err := tell(&Domain{Version: 7})
+	told, err := domainFile(&Domain{Version: 7})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,13 +34,13 @@ const Variable = "MILLRACE_SUCCESSOR"
 const (
 	firstDescriptor = 3       // after the standard streams
 	mostSockets     = 256     // more listeners than any config has
-	mostWords       = 8000    // bytes of what a successor says
-	mostState       = 8 << 20 // bytes of a predecessor's line
+	maxLine         = 8000    // bytes of what a successor says
+	maxState        = 8 << 20 // bytes of a predecessor's line
 	// hearing is how long a successor that serves may take for news, and taking how
 	// long the line may be full while it does not serve yet.
-	hearing, taking = time.Second, time.Second
+	newsTimeout, writeTimeout = time.Second, time.Second
 
-	prepared, carryOn, ready, failed, news, heard = "prepared", "go ", "ready", "failed: ", "news ", "heard"
+	prepared, goOn, ready, failed, news, heard = "prepared", "go ", "ready", "failed: ", "news ", "heard"
 )
 
 // Sockets are those that a process listens on.
@@ -69,10 +69,10 @@ type Successor struct {
 	talk  net.Conn
 	lines *bufio.Reader
 
-	mu     sync.Mutex // of what follows, and of news on the way
-	owed   int        // news that were not heard yet
-	serves bool
-	deaf   error // why it cannot be told any more
+	mu             sync.Mutex // of what follows, and of news on the way
+	unacknowledged int        // news that were not heard yet
+	serves         bool
+	lost           error // why it cannot be told any more
 }
 
 // Start has a process started, which inherits the environment, the standard
@@ -92,7 +92,7 @@ func Start(by Starter, s Sockets) (*Successor, error) {
 		_ = ours.Close()
 		return nil, fmt.Errorf("starting the new process: %w", err)
 	}
-	return &Successor{process: p, talk: ours, lines: bufio.NewReaderSize(ours, mostWords)}, nil
+	return &Successor{process: p, talk: ours, lines: bufio.NewReaderSize(ours, maxLine)}, nil
 }
 
 // Pid is the process's number.
@@ -122,7 +122,7 @@ func (n *Successor) Go(state State) error {
 	if err != nil {
 		return fmt.Errorf("telling the new process what it has to know: %w", err)
 	}
-	if _, err := io.WriteString(n.talk, carryOn+string(text)+"\n"); err != nil {
+	if _, err := io.WriteString(n.talk, goOn+string(text)+"\n"); err != nil {
 		return fmt.Errorf("the new process is gone: %w", err)
 	}
 	return nil
@@ -139,33 +139,33 @@ func (n *Successor) Ready(patience time.Duration) error {
 
 // Tell tells the successor what this process was told. Once that serves, Tell
 // returns when it has taken it in. After an error there is no use in trying again.
-func (n *Successor) Tell(what any) error {
+func (n *Successor) Notify(what any) error {
 	text, err := json.Marshal(what)
 	if err != nil {
 		return fmt.Errorf("telling the new process: %w", err)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.deaf != nil {
-		return n.deaf
+	if n.lost != nil {
+		return n.lost
 	}
-	if err := n.tell(string(text)); err != nil {
-		n.deaf = fmt.Errorf("telling the new process: %w", err)
+	if err := n.notify(string(text)); err != nil {
+		n.lost = fmt.Errorf("telling the new process: %w", err)
 	}
-	return n.deaf
+	return n.lost
 }
 
-func (n *Successor) tell(text string) error {
-	_ = n.talk.SetWriteDeadline(time.Now().Add(taking)) // of a socket that is open
+func (n *Successor) notify(text string) error {
+	_ = n.talk.SetWriteDeadline(time.Now().Add(writeTimeout)) // of a socket that is open
 	if _, err := io.WriteString(n.talk, news+text+"\n"); err != nil {
 		return err //nolint:wrapcheck // Tell says what was done
 	}
-	n.owed++
+	n.unacknowledged++
 	if !n.serves {
 		return nil
 	}
-	_ = n.talk.SetReadDeadline(time.Now().Add(hearing)) // likewise
-	for ; n.owed > 0; n.owed-- {
+	_ = n.talk.SetReadDeadline(time.Now().Add(newsTimeout)) // likewise
+	for ; n.unacknowledged > 0; n.unacknowledged-- {
 		line, err := n.lines.ReadString('\n')
 		if err != nil {
 			return err //nolint:wrapcheck // likewise
@@ -233,12 +233,12 @@ func linesOf(r io.Reader) *lines {
 
 // next is the next line, or the end.
 func (l *lines) next() (word, rest string, err error) {
-	l.from.N = mostState
+	l.from.N = maxState
 	line, err := l.text.ReadString('\n')
 	if err != nil {
 		return "", "", err //nolint:wrapcheck // whatever it is, nobody is there any more
 	}
-	for _, word := range []string{carryOn, news} {
+	for _, word := range []string{goOn, news} {
 		if rest, ok := strings.CutPrefix(line, word); ok {
 			return word, rest, nil
 		}
@@ -289,7 +289,7 @@ func (p *Predecessor) Prepared() {
 			return
 		case word == news:
 			p.early = append(p.early, json.RawMessage(rest))
-		case word == carryOn:
+		case word == goOn:
 			_ = json.Unmarshal([]byte(rest), &p.State) // a newer program may say what this one does not know
 			return
 		}
@@ -329,7 +329,7 @@ func (p *Predecessor) Failed(why error) {
 		return
 	}
 	text := strings.ReplaceAll(why.Error(), "\n", "\x00")
-	_, _ = io.WriteString(p.talk, failed+text[:min(len(text), mostWords/2)]+"\n")
+	_, _ = io.WriteString(p.talk, failed+text[:min(len(text), maxLine/2)]+"\n")
 }
 
 // Gone is closed when the predecessor has ended. Call it after Ready.

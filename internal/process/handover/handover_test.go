@@ -77,11 +77,11 @@ func TestSuccessor(t *testing.T) {
 	large := strings.Repeat("x", 1<<20)
 	for _, step := range []func() error{
 		func() error { return n.Prepared(time.Minute) },
-		func() error { return n.Tell("before it goes on") },
+		func() error { return n.Notify("before it goes on") },
 		func() error { return n.Go(State{Maintenance: []byte(`{"on":true}`), Tickets: []byte(large)}) },
-		func() error { return n.Tell("before it serves") },
+		func() error { return n.Notify("before it serves") },
 		func() error { return n.Ready(time.Minute) },
-		func() error { return n.Tell("from then on") },
+		func() error { return n.Notify("from then on") },
 	} {
 		if err := step(); err != nil {
 			t.Fatal(err)
@@ -92,7 +92,7 @@ func TestSuccessor(t *testing.T) {
 	}
 	n.Kill()
 	for range 2 {
-		if n.Tell("one that is gone") == nil {
+		if n.Notify("one that is gone") == nil {
 			t.Error("one that is gone has heard")
 		}
 	}

@@ -102,7 +102,7 @@ func NewHelper(f *os.File) (*Helper, error) {
 		return nil, err
 	}
 	h := &Helper{talk: talk, answers: make(chan started, 1)}
-	go h.hear() // ends with the helper, or with this process
+	go h.receive() // ends with the helper, or with this process
 	return h, nil
 }
 
@@ -142,7 +142,7 @@ func (h *Helper) Start(files []*os.File, sockets string) (*process, error) {
 }
 
 // hear takes in what the helper says.
-func (h *Helper) hear() {
+func (h *Helper) receive() {
 	var current *process
 	end := func(why error) {
 		if current != nil {
@@ -192,7 +192,7 @@ func Help(program string, args []string) error {
 	if err != nil {
 		return err
 	}
-	h := &help{talk: talk, start: Program(program, args)}
+	h := &helperState{talk: talk, start: Program(program, args)}
 	message, control := make([]byte, mostMessage), make([]byte, unix.CmsgSpace(mostPassed*4))
 	for {
 		n, nc, _, _, err := talk.ReadMsgUnix(message, control)
@@ -208,13 +208,13 @@ func Help(program string, args []string) error {
 }
 
 // help is the state of a helper.
-type help struct {
+type helperState struct {
 	talk    *net.UnixConn
 	start   Starter
 	current *process
 }
 
-func (h *help) do(asked string, files []*os.File) {
+func (h *helperState) do(asked string, files []*os.File) {
 	if asked == kills && h.current != nil {
 		h.current.kill()
 		return
@@ -224,23 +224,23 @@ func (h *help) do(asked string, files []*os.File) {
 		return
 	}
 	if h.lives() {
-		h.say(failed + "there is a new process already")
+		h.send(failed + "there is a new process already")
 		return
 	}
 	p, err := h.start(files, sockets)
 	if err != nil {
-		h.say(failed + err.Error())
+		h.send(failed + err.Error())
 		return
 	}
 	h.current = p
-	h.say(startedAs + strconv.Itoa(p.pid))
+	h.send(startedAs + strconv.Itoa(p.pid))
 	go func() { // ends with the process, or with this one
 		<-p.ended
 		why := ""
 		if p.why != nil {
 			why = p.why.Error()
 		}
-		h.say(endedWith + why)
+		h.send(endedWith + why)
 	}()
 }
 
@@ -259,7 +259,7 @@ func wellFormed(sockets string, files int) bool {
 }
 
 // lives reports whether the process that was started last is still there.
-func (h *help) lives() bool {
+func (h *helperState) lives() bool {
 	if h.current == nil {
 		return false
 	}
@@ -272,7 +272,9 @@ func (h *help) lives() bool {
 }
 
 // say tells the server. One that is gone needs no telling.
-func (h *help) say(text string) { _, _ = h.talk.Write([]byte(text[:min(len(text), mostMessage)])) }
+func (h *helperState) send(text string) {
+	_, _ = h.talk.Write([]byte(text[:min(len(text), mostMessage)]))
+}
 
 // passed are the descriptors that came with a message.
 func passed(control []byte) (files []*os.File) {

@@ -67,7 +67,7 @@ func TestHelper(t *testing.T) {
 	if err := n.Ready(time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Tell("news"); err != nil {
+	if err := n.Notify("news"); err != nil {
 		t.Fatal(err)
 	}
 	n.Kill()

@@ -77,7 +77,7 @@ func (s *Site) find(r *http.Request, told func(Step)) Found {
 	path, clean := urlpath.Clean(r.URL.Path)
 	several := !clean || urlpath.Several(r.URL.Path, r.URL.RawPath)
 	if several && ambiguous(s.rules, r.URL) {
-		f.elsewhere(r, path)
+		f.redirectToClean(r, path)
 		return f
 	}
 	asked := WithPath(r, path, r.URL.RawQuery) // what rules see: no dot segment is in it
@@ -139,16 +139,16 @@ func (s *Site) find(r *http.Request, told func(Step)) Found {
 		return f // which is clean
 	}
 	_, stays := urlpath.Made(path)
-	asItCame := f.Route != nil && f.Route.AsItCame
+	asItCame := f.Route != nil && f.Route.RawPath
 	if !asItCame && (!clean || !stays) || s.OnlyRoute(f.Request.URL) == nil {
-		f.elsewhere(r, path)
+		f.redirectToClean(r, path)
 	}
 	return f
 }
 
 // elsewhere sends the client to the clean path, unless that is what it has asked for, or
 // a rule has made it.
-func (f *Found) elsewhere(r *http.Request, clean string) {
+func (f *Found) redirectToClean(r *http.Request, clean string) {
 	if f.Request == r && (clean != r.URL.Path || urlpath.EncodesSlash(r.URL.RawPath) && !strings.ContainsRune(clean, '\\')) {
 		f.Clean = clean
 		return

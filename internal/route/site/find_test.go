@@ -61,7 +61,7 @@ func TestFindIsForOthers(t *testing.T) {
 // A path that some server reads as one that a rule is for is not passed on.
 func TestFindUnclean(t *testing.T) {
 	p := route("/")
-	p.AsItCame = true
+	p.RawPath = true
 	s := New(1, []*Route{p}, rule(t, match.When{Path: "/admin/"}, "", route("@deny")))
 	for target, clean := range map[string]string{"/a//b": "", "/a/../admin/x": "/admin/x", "//admin/": "/admin/", "/admin//x": ""} {
 		f := s.Find(httptest.NewRequest(http.MethodGet, "http://x"+target, http.NoBody))

@@ -25,7 +25,7 @@ type Route struct {
 	// AsItCame is for jobs that pass the path on: one that is not clean reaches
 	// them if it can be read in no way that leads to another route. Others get no
 	// dot segments, however they are written: the client is sent to the clean path.
-	AsItCame bool
+	RawPath bool
 	// Open answers without asking who it is: for pages that the site itself
 	// names by their paths. nil: Handler does.
 	Open http.Handler
@@ -39,7 +39,7 @@ type Route struct {
 	BodyBytes int64
 	// Gate decides who may ask, and how often; nil: everybody. Own is the part
 	// of it that the route says itself, for requests that another route passes on.
-	Gate, Own *admit.Gate
+	Gate, OwnGate *admit.Gate
 	// Pages take the place of answers that say that something is wrong. Intercepted are
 	// those for what an application answers; nil: that is passed on.
 	Pages, Intercepted Pages

@@ -257,7 +257,7 @@ func (m *Manager) askCAs(next *state, names, addrs []string) error {
 		issuer.Profile = m.options.ProfileFor(ca, names)
 		issuer.TrustedRoots = roots
 		one := certmagic.NewACMEIssuer(next.config, issuer)
-		client, err := beg(one, &m.refused)
+		client, err := throttle(one, &m.refused)
 		if err != nil {
 			return err
 		}

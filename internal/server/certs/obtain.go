@@ -119,7 +119,7 @@ func (m *Manager) obtain(ctx context.Context, name string, wake <-chan struct{})
 
 // attempt is in the context of one: certmagic is not to repeat it by itself.
 type attempt struct {
-	begun bool // a CA is asked
+	asked bool // a CA is asked
 	stop  context.CancelFunc
 	err   error // what was told, by Manager.happened
 }

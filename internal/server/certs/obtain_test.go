@@ -94,7 +94,7 @@ func (c *limitedCA) managed(t *testing.T, log io.Writer) *Manager {
 		t.Fatal(err)
 	}
 	c.storage = m.storage
-	c.client = &http.Client{Transport: &patient{ca: "ca", next: c, refused: &m.refused}}
+	c.client = &http.Client{Transport: &throttledTransport{ca: "ca", next: c, refused: &m.refused}}
 	m.issuers = func(next *state, _, _ []string) error {
 		next.config.Issuers = []certmagic.Issuer{c}
 		return nil
@@ -230,7 +230,7 @@ func TestPatient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ca := &limitedCA{}
 		refused := &refusals{of: map[string]map[string]refusal{}}
-		p := &patient{ca: "ca", directory: "https://ca.example/directory", next: ca, refused: refused}
+		p := &throttledTransport{ca: "ca", directory: "https://ca.example/directory", next: ca, refused: refused}
 		send := func(r *http.Request) (status int) {
 			t.Helper()
 			resp, err := p.RoundTrip(r)

@@ -99,7 +99,7 @@ func (r *refusals) note(name, ca string, one refusal) {
 }
 
 // patient is how a CA is asked: not again before the time that it has given.
-type patient struct {
+type throttledTransport struct {
 	ca        string
 	directory string // its URL
 	next      http.RoundTripper
@@ -110,18 +110,18 @@ var errNoClient = errors.New("certmagic keeps the client of an issuer elsewhere 
 
 // beg has an issuer ask patiently, and returns its client. certmagic has no
 // option for that, and tells nobody what a CA says in Retry-After.
-func beg(issuer *certmagic.ACMEIssuer, refused *refusals) (*http.Client, error) {
+func throttle(issuer *certmagic.ACMEIssuer, refused *refusals) (*http.Client, error) {
 	field := reflect.ValueOf(issuer).Elem().FieldByName("httpClient")
 	if !field.IsValid() || field.Type() != reflect.TypeFor[*http.Client]() || field.IsNil() {
 		return nil, errNoClient
 	}
 	client := (*http.Client)(field.UnsafePointer())
-	client.Transport = &patient{issuer.IssuerKey(), issuer.CA, client.Transport, refused}
+	client.Transport = &throttledTransport{issuer.IssuerKey(), issuer.CA, client.Transport, refused}
 	return client, nil
 }
 
 // CloseIdleConnections is for [http.Client.CloseIdleConnections].
-func (p *patient) CloseIdleConnections() {
+func (p *throttledTransport) CloseIdleConnections() {
 	if c, ok := p.next.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}
@@ -129,12 +129,12 @@ func (p *patient) CloseIdleConnections() {
 
 // begins reports whether a request is one of the first for a certificate. What
 // belongs to an order that the CA has accepted goes on.
-func (p *patient) begins(r *http.Request, name string) bool {
+func (p *throttledTransport) begins(r *http.Request, name string) bool {
 	return name != "" || r.Method == http.MethodHead || r.URL.String() == p.directory
 }
 
 // RoundTrip implements [http.RoundTripper].
-func (p *patient) RoundTrip(r *http.Request) (*http.Response, error) {
+func (p *throttledTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	name := ordered(r)
 	if p.begins(r, name) {
 		if one, ok := p.refused.find(name, p.ca); ok {

@@ -84,10 +84,10 @@ func (m *Manager) happened(ctx context.Context, event string, data map[string]an
 		switch {
 		case !m.refusedUntil(name).IsZero():
 			return certmagic.ErrNoRetry{Err: errRefused}
-		case a != nil && a.begun: // by certmagic, after a while
+		case a != nil && a.asked: // by certmagic, after a while
 			return certmagic.ErrNoRetry{Err: errNotKept}
 		case a != nil:
-			a.begun = true
+			a.asked = true
 		}
 		m.history.change(name, func(h *Attempts) { h.Made++ })
 	case "cert_obtained":

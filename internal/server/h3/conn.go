@@ -19,16 +19,16 @@ import (
 // conn is one connection. We accept its streams ourselves, and not http3.Server,
 // which waits for the header of a request for as long as the client likes.
 type conn struct {
-	listener *Listener
-	quic     *quic.Conn
-	streams  atomic.Int32  // of requests: those being answered, and those whose header is on its way
-	requests atomic.Int32  // being answered
-	since    atomic.Int64  // Unix nanoseconds: when there was a request last
-	moved    chan struct{} // a token: there may be room for a header
-	resets   h2.ResetCount
-	cut      atomic.Bool // for what the client does
-	handlers stall.Handlers
-	kept     *stall.Kept
+	listener  *Listener
+	quic      *quic.Conn
+	streams   atomic.Int32  // of requests: those being answered, and those whose header is on its way
+	requests  atomic.Int32  // being answered
+	since     atomic.Int64  // Unix nanoseconds: when there was a request last
+	roomFreed chan struct{} // a token: there may be room for a header
+	resets    h2.ResetCount
+	cut       atomic.Bool // for what the client does
+	handlers  stall.Handlers
+	kept      *stall.Kept
 }
 
 // Client implements [stall.Conn].
@@ -115,7 +115,7 @@ func (c *conn) end(str *quic.Stream) {
 	c.handlers.Go()
 	c.handlers.End()
 	c.streams.Add(-1)
-	c.move()
+	c.signalRoom()
 }
 
 // reject has the client send a request elsewhere: nothing of it was read (RFC
@@ -132,7 +132,7 @@ func (c *conn) reject(str *quic.Stream) {
 func (c *conn) roomForHeader(ctx context.Context) bool {
 	for c.streams.Load()-c.requests.Load() >= mostHeaders {
 		select {
-		case <-c.moved:
+		case <-c.roomFreed:
 		case <-ctx.Done():
 			return false
 		}
@@ -141,9 +141,9 @@ func (c *conn) roomForHeader(ctx context.Context) bool {
 }
 
 // move tells roomForHeader to look again.
-func (c *conn) move() {
+func (c *conn) signalRoom() {
 	select {
-	case c.moved <- struct{}{}:
+	case c.roomFreed <- struct{}{}:
 	default:
 	}
 }
@@ -154,8 +154,8 @@ func (c *conn) answer(raw *http3.RawServerConn, str *quic.Stream) {
 	limits := c.listener.host.Limits()
 	late := time.Now().Add(limits.HeaderTimeout)
 	_ = str.SetReadDeadline(late) // until settle
-	if no := look(str, c.listener.http.MaxHeaderBytes); no.Status != 0 {
-		say(str, no, limits.WriteTimeout)
+	if no := refusalOf(str, c.listener.http.MaxHeaderBytes); no.Status != 0 {
+		writeRefusal(str, no, limits.WriteTimeout)
 	} else {
 		raw.HandleRequestStream(str)
 	}

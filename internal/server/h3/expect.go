@@ -19,80 +19,80 @@ func expects(r *http.Request) bool {
 // patient is the answer to a client that waits to continue. Who reads the body first
 // has the client told, and may be another goroutine than who answers: until the answer
 // begins, its fields are kept apart from quic-go's.
-type patient struct {
+type continueWriter struct {
 	http.ResponseWriter
 	header http.Header
 	body   io.ReadCloser
 
 	mu        sync.Mutex
 	continued bool // 100 was sent
-	begun     bool // the answer: no 100 may follow
+	answered  bool // the answer: no 100 may follow
 }
 
 // await has a request's client told to continue when its body is read.
-func await(w http.ResponseWriter, r *http.Request) *patient {
-	p := &patient{ResponseWriter: w, header: http.Header{}, body: r.Body}
-	r.Body = awaited{p}
+func withContinue(w http.ResponseWriter, r *http.Request) *continueWriter {
+	p := &continueWriter{ResponseWriter: w, header: http.Header{}, body: r.Body}
+	r.Body = continueBody{p}
 	return p
 }
 
 // Header implements [http.ResponseWriter].
-func (p *patient) Header() http.Header { return p.header }
+func (p *continueWriter) Header() http.Header { return p.header }
 
 // Unwrap lets [http.ResponseController] reach the deadlines.
-func (p *patient) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+func (p *continueWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 // SetReadDeadline is what [http.ResponseController] looks for.
-func (p *patient) SetReadDeadline(t time.Time) error {
+func (p *continueWriter) SetReadDeadline(t time.Time) error {
 	return http.NewResponseController(p.ResponseWriter).SetReadDeadline(t)
 }
 
 // SetWriteDeadline is what internal/server looks for.
-func (p *patient) SetWriteDeadline(t time.Time) error {
+func (p *continueWriter) SetWriteDeadline(t time.Time) error {
 	return http.NewResponseController(p.ResponseWriter).SetWriteDeadline(t)
 }
 
 // WriteHeader implements [http.ResponseWriter].
-func (p *patient) WriteHeader(status int) {
+func (p *continueWriter) WriteHeader(status int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.begun {
+	if p.answered {
 		return
 	}
 	fields := p.ResponseWriter.Header()
 	maps.Copy(fields, p.header)
 	p.ResponseWriter.WriteHeader(status)
-	if p.begun = status >= http.StatusOK; !p.begun {
+	if p.answered = status >= http.StatusOK; !p.answered {
 		clear(fields)
 	}
 }
 
 // Write implements [http.ResponseWriter].
-func (p *patient) Write(b []byte) (int, error) {
+func (p *continueWriter) Write(b []byte) (int, error) {
 	p.WriteHeader(http.StatusOK) // if nobody has
 	return p.ResponseWriter.Write(b)
 }
 
 // FlushError is what [http.ResponseController] looks for.
-func (p *patient) FlushError() error {
+func (p *continueWriter) FlushError() error {
 	p.WriteHeader(http.StatusOK) // if nobody has
 	return http.NewResponseController(p.ResponseWriter).Flush()
 }
 
 // finish gives quic-go what the handler has said last.
-func (p *patient) finish() {
+func (p *continueWriter) finish() {
 	p.WriteHeader(http.StatusOK)                   // if nobody has
 	maps.Copy(p.ResponseWriter.Header(), p.header) // trailers
 }
 
 // awaited is the body that such a client will send.
-type awaited struct{ p *patient }
+type continueBody struct{ w *continueWriter }
 
 // Read implements [io.Reader].
-func (b awaited) Read(to []byte) (int, error) {
-	p := b.p
+func (b continueBody) Read(to []byte) (int, error) {
+	p := b.w
 	p.mu.Lock()
-	if !p.continued && !p.begun {
+	if !p.continued && !p.answered {
 		p.ResponseWriter.WriteHeader(http.StatusContinue)
 	}
 	p.continued = true
@@ -101,4 +101,4 @@ func (b awaited) Read(to []byte) (int, error) {
 }
 
 // Close implements [io.Closer].
-func (b awaited) Close() error { return b.p.body.Close() } //nolint:wrapcheck // as it is
+func (b continueBody) Close() error { return b.w.body.Close() } //nolint:wrapcheck // as it is

@@ -35,7 +35,7 @@ var blocks = sync.Pool{New: func() any { return new([4 << 10]byte) }}
 // look reads a request's header before quic-go does, which resets the stream of one that
 // it cannot take. Blocks can be decoded twice, as our settings allow no dynamic table
 // (RFC 9204, 3.2.3).
-func look(str *quic.Stream, limit int) h2.Refusal {
+func refusalOf(str *quic.Stream, limit int) h2.Refusal {
 	pooled := blocks.Get().(*[4 << 10]byte)
 	defer blocks.Put(pooled)
 	b := pooled[:]
@@ -63,11 +63,11 @@ func look(str *quic.Stream, limit int) h2.Refusal {
 	if _, err := str.Peek(b); err != nil {
 		return h2.Refusal{}
 	}
-	return judge(b[at:], limit)
+	return refusalOfBlock(b[at:], limit)
 }
 
 // judge decodes a header block as far as is needed.
-func judge(block []byte, limit int) h2.Refusal {
+func refusalOfBlock(block []byte, limit int) h2.Refusal {
 	next := qpack.NewDecoder().Decode(block)
 	count := len(block) > limit/mostGrowth
 	var scheme, path string
@@ -90,7 +90,7 @@ func judge(block []byte, limit int) h2.Refusal {
 }
 
 // say answers a request that quic-go does not see.
-func say(str *quic.Stream, r h2.Refusal, patience time.Duration) {
+func writeRefusal(str *quic.Stream, r h2.Refusal, patience time.Duration) {
 	str.ReleaseStreamCredit()
 	var block bytes.Buffer
 	fields := qpack.NewEncoder(&block)

@@ -103,7 +103,7 @@ func Open(h server.HTTP3Host) (server.HTTP3Listener, error) {
 
 		ConnectionIDGenerator: ids(h.Generation),
 
-		VerifySourceAddress: func(net.Addr) bool { return l.handshakes.Load() >= mostHandshakes || h.Crowded() },
+		VerifySourceAddress: func(net.Addr) bool { return l.handshakes.Load() >= mostHandshakes || h.HalfFull() },
 	}
 	var err error
 	l.listener, err = l.transport.Listen(&tls.Config{
@@ -196,7 +196,7 @@ func (l *Listener) accept() {
 		if ready, ok := qc.Context().Value(readyKey{}).(func()); ok {
 			ready()
 		}
-		c := &conn{listener: l, quic: qc, moved: make(chan struct{}, 1), kept: l.host.Budget.NewKept()}
+		c := &conn{listener: l, quic: qc, roomFreed: make(chan struct{}, 1), kept: l.host.Budget.NewKept()}
 		c.since.Store(time.Now().UnixNano())
 		l.mu.Lock()
 		if !l.draining.IsZero() {
@@ -238,13 +238,13 @@ func (l *Listener) serve(w http.ResponseWriter, r *http.Request) {
 		c.refuse(&l.host.Refused.Requests)
 		return
 	}
-	c.move()
+	c.signalRoom()
 	if !expects(r) {
 		l.settle(w, r, &c.handlers)
 		l.host.Handler.ServeHTTP(w, r)
 		return
 	}
-	p := await(w, r)
+	p := withContinue(w, r)
 	l.settle(p, r, &c.handlers)
 	l.host.Handler.ServeHTTP(p, r)
 	p.finish()

@@ -16,15 +16,15 @@ import (
 
 // Follow says who wants to know of requests, those of the fast lane's excepted:
 // they cost less than to follow them would.
-type Follow struct {
+type Tracing struct {
 	Tracer *trace.Tracer      // nil: nobody
 	Spans  func(*trace.Trace) // gets those whose spans are wanted; nil: nobody does. It does not wait
 	Slow   *slow.Store        // gets those that took long; nil: nobody does
 }
 
 // follow begins to follow a request, of which others may have been told.
-func (w *writer) follow(now *current, r *http.Request, began time.Time, told *trace.Mark) {
-	t := now.follow.Tracer
+func (w *writer) beginTrace(now *current, r *http.Request, began time.Time, told *trace.Mark) {
+	t := now.tracing.Tracer
 	if t == nil {
 		return
 	}
@@ -35,16 +35,16 @@ func (w *writer) follow(now *current, r *http.Request, began time.Time, told *tr
 }
 
 // unfollow ends that, and hands the request to those who want it.
-func (w *writer) unfollow(now *current, r *http.Request, job *meter.Job, took time.Duration) {
-	sampled := now.follow.Spans != nil && w.trace.Sampled()
-	kept := !w.noLog && slow.Slow(job, took) && now.follow.Slow.Wants(w.began)
+func (w *writer) endTrace(now *current, r *http.Request, job *meter.Job, took time.Duration) {
+	sampled := now.tracing.Spans != nil && w.trace.Sampled()
+	kept := !w.noLog && slow.Slow(job, took) && now.tracing.Slow.Wants(w.began)
 	if sampled || kept {
 		t := w.trace.End(w.summary(now, r, job, took))
 		if sampled {
-			now.follow.Spans(t)
+			now.tracing.Spans(t)
 		}
 		if kept {
-			now.follow.Slow.Add(job, t)
+			now.tracing.Slow.Add(job, t)
 		}
 	} else {
 		w.trace.Forget()
@@ -57,7 +57,7 @@ func (w *writer) summary(now *current, r *http.Request, job *meter.Job, took tim
 	s := trace.Summary{
 		Method: r.Method, Scheme: "http", Host: cut(r.Host, maxHost), Target: redact.Target(cut(r.RequestURI, maxTarget)), Proto: r.Proto,
 		Client: now.sender(r), Agent: cut(r.UserAgent(), maxAgent), Site: job.Site, Route: job.Route, Job: job.Name, Lane: "slow",
-		Status: w.code(), Bytes: w.bytes, Took: took, Headed: w.headed,
+		Status: w.code(), Bytes: w.bytes, Took: took, Headed: w.headerSentAt,
 	}
 	if r.TLS != nil {
 		s.Scheme = "https"
@@ -82,7 +82,7 @@ func cut(s string, most int) string {
 
 // unnamed is the header of the answer without the request's id: the next one's is
 // another.
-func (w *writer) unnamed() http.Header {
+func (w *writer) headerWithoutID() http.Header {
 	h := w.Header()
 	if w.idField == "" {
 		return h

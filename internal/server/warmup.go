@@ -15,12 +15,12 @@ import (
 
 const (
 	// rehearsers ask at once. What they ask may come from upstreams.
-	rehearsers = 16
+	warmUpWorkers = 16
 	// rehearsals is how often the list is gone through: the first time begins what the
 	// second finds done, as a fetch for a cache or a compressed copy of a file.
-	rehearsals = 2
+	warmUpRounds = 2
 	// audienceRoom is how much of a body is made: all of what the lane keeps in memory.
-	audienceRoom = 1 << 20
+	discardRoom = 1 << 20
 )
 
 // Cool and Hottest are ResetRecent and HotRequests of the lane.
@@ -35,12 +35,12 @@ func (s *Server) Hottest(answers, bytes int) []lane.HotRequest {
 // answers before they come. It returns when ctx ends at the latest, and then done
 // is closed when the last of these requests has ended. No request is logged,
 // counted or limited.
-func (s *Server) Rehearse(ctx context.Context, list []lane.HotRequest) (done <-chan struct{}) {
+func (s *Server) WarmUp(ctx context.Context, list []lane.HotRequest) (done <-chan struct{}) {
 	ended := make(chan struct{})
 	go func() { // ends with the list, or with ctx and what was asked by then
 		defer close(ended)
-		for range rehearsals {
-			s.rehearseAll(ctx, list)
+		for range warmUpRounds {
+			s.warmUpAll(ctx, list)
 		}
 	}()
 	select {
@@ -51,15 +51,15 @@ func (s *Server) Rehearse(ctx context.Context, list []lane.HotRequest) (done <-c
 }
 
 // rehearseAll makes each request once.
-func (s *Server) rehearseAll(ctx context.Context, list []lane.HotRequest) {
+func (s *Server) warmUpAll(ctx context.Context, list []lane.HotRequest) {
 	next := make(chan *lane.HotRequest)
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer close(next)
-	for range min(rehearsers, len(list)) {
+	for range min(warmUpWorkers, len(list)) {
 		all.Go(func() { // ends with next
 			for a := range next {
-				s.rehearse(ctx, a)
+				s.warmUpOne(ctx, a)
 			}
 		})
 	}
@@ -73,7 +73,7 @@ func (s *Server) rehearseAll(ctx context.Context, list []lane.HotRequest) {
 }
 
 // rehearse makes one request. What it fails for is told to who asks in earnest.
-func (s *Server) rehearse(ctx context.Context, a *lane.HotRequest) {
+func (s *Server) warmUpOne(ctx context.Context, a *lane.HotRequest) {
 	target, err := url.ParseRequestURI(a.Target)
 	if err != nil {
 		return
@@ -89,23 +89,23 @@ func (s *Server) rehearse(ctx context.Context, a *lane.HotRequest) {
 	r.Header = a.Header()
 	within := s.lane.WithHTTP3(ctx, scope, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	defer func() { _ = recover() }() // of a job that cuts its connection; its cause is logged
-	s.ServeHTTP(&audience{http.Header{}, audienceRoom}, r.WithContext(within))
+	s.ServeHTTP(&discardWriter{http.Header{}, discardRoom}, r.WithContext(within))
 }
 
 // audience is the client of a rehearsal, whom no body interests.
-type audience struct {
+type discardWriter struct {
 	header http.Header
 	room   int // bytes of a body that are taken
 }
 
 // Header implements [http.ResponseWriter].
-func (a *audience) Header() http.Header { return a.header }
+func (a *discardWriter) Header() http.Header { return a.header }
 
 // WriteHeader implements [http.ResponseWriter].
-func (a *audience) WriteHeader(int) {}
+func (a *discardWriter) WriteHeader(int) {}
 
 // Write implements [io.Writer]. A large body is not read to its end.
-func (a *audience) Write(p []byte) (int, error) {
+func (a *discardWriter) Write(p []byte) (int, error) {
 	if a.room -= len(p); a.room < 0 {
 		return 0, io.ErrClosedPipe
 	}
@@ -113,10 +113,10 @@ func (a *audience) Write(p []byte) (int, error) {
 }
 
 // Flush implements [http.Flusher].
-func (a *audience) Flush() {}
+func (a *discardWriter) Flush() {}
 
 // SetWriteDeadline implements what [http.ResponseController] looks for.
-func (a *audience) SetWriteDeadline(time.Time) error { return nil }
+func (a *discardWriter) SetWriteDeadline(time.Time) error { return nil }
 
 // SetReadDeadline is likewise.
-func (a *audience) SetReadDeadline(time.Time) error { return nil }
+func (a *discardWriter) SetReadDeadline(time.Time) error { return nil }

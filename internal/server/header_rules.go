@@ -12,32 +12,32 @@ import (
 
 // around is what the operator has around the job of one request: rules for the
 // header of its answer. nil: nothing.
-type around struct {
-	rules *headers.AnswerRules
-	cors  *headers.CORS
-	r     *http.Request // as it came
-	now   *current
-	asked bool // a preflight was answered, whose fields are for it alone
+type headerRules struct {
+	rules     *headers.AnswerRules
+	cors      *headers.CORS
+	r         *http.Request // as it came
+	now       *current
+	preflight bool // a preflight was answered, whose fields are for it alone
 }
 
 // surround prepares what is around the job. Where the request's id has a say, the
 // request gets one.
-func (a *answerer) surround(now *current, came *http.Request, t *trace.Request) *around {
+func (a *routed) prepareRules(now *current, came *http.Request, t *trace.Request) *headerRules {
 	if a.headers == nil && a.cors == nil {
 		return nil
 	}
 	if a.headers.NeedsID() {
-		ctx := headers.WithID(a.request.Context(), t, a.said)
+		ctx := headers.WithID(a.request.Context(), t, a.id)
 		a.request, came = a.request.WithContext(ctx), came.WithContext(ctx)
 	}
 	if a.headers.Private() || a.cors != nil && !a.cors.Allows(came) { // who may not read has no name that could be bounded
-		a.site = 0
+		a.siteID = 0
 	}
-	return &around{rules: a.headers, cors: a.cors, r: came, now: now}
+	return &headerRules{rules: a.headers, cors: a.cors, r: came, now: now}
 }
 
 // narrow is what the lane has to know.
-func (a *around) narrow(found *answerer) lane.Policy {
+func (a *headerRules) policy(found *routed) lane.Policy {
 	n := lane.Policy{Vary: found.vary, SuccessOnly: len(found.pages) > 0, NoLog: found.noLog}
 	if a == nil {
 		return n
@@ -55,22 +55,22 @@ func (a *around) narrow(found *answerer) lane.Policy {
 
 // preflights is a handler that answers browsers which ask what scripts may do, and
 // leaves other requests to h.
-func (a *around) preflights(h http.Handler) http.Handler {
+func (a *headerRules) withPreflight(h http.Handler) http.Handler {
 	if a == nil || a.cors == nil || !headers.IsPreflight(a.r) {
 		return h
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a.asked = true
+		a.preflight = true
 		a.cors.Preflight(w, r)
 	})
 }
 
 // apply changes the header of an answer whose content is of a type.
-func (a *around) apply(h http.Header, status int, contentType []string) {
+func (a *headerRules) apply(h http.Header, status int, contentType []string) {
 	if a.r.Method == http.MethodConnect { // a conversation begins
 		return
 	}
-	if !a.asked {
+	if !a.preflight {
 		a.cors.Apply(h, a.r)
 	}
 	m := headers.Moment{Status: status, Secure: a.r.TLS != nil, Value: a.value}
@@ -84,7 +84,7 @@ func (a *around) apply(h http.Header, status int, contentType []string) {
 }
 
 // value is what a variable stands for.
-func (a *around) value(variable string) string {
+func (a *headerRules) value(variable string) string {
 	switch r := a.r; variable {
 	case "client_ip":
 		return a.now.sender(r)

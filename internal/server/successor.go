@@ -17,32 +17,32 @@ import (
 // on for as long as patience says before the drain begins. stopped is called as soon
 // as no client comes here any more, and leave at the end of the patience, with
 // clients still connected, to send away those that never end.
-func (s *Server) HandOver(patience time.Duration, stopped, leave func()) {
+func (s *Server) SetSuccessor(patience time.Duration, stopped, leave func()) {
 	hurry := make(chan struct{})
 	s.successor.Store(&successor{patience, stopped, leave, hurry, sync.OnceFunc(func() { close(hurry) })})
 }
 
 // OwnTickets are the keys of session tickets, with which the other process can go
 // on with the sessions of this one's clients: they need no full handshake.
-func (s *Server) OwnTickets() []byte { return s.ticket.save() }
+func (s *Server) OwnTickets() []byte { return s.tickets.save() }
 
 // Answer asks the event loops whether they go round: see [lane.Lane.CheckLoops].
 func (s *Server) Answer(ctx context.Context) error { return s.lane.CheckLoops(ctx) }
 
 // Hurry ends the patience of HandOver: the drain begins.
-func (s *Server) Hurry() {
+func (s *Server) DrainNow() {
 	if h := s.successor.Load(); h != nil {
-		h.end()
+		h.startDrain()
 	}
 }
 
 // successor is what HandOver was told.
 type successor struct {
-	patience time.Duration
-	stopped  func()
-	leave    func()
-	hurry    <-chan struct{} // closed by end
-	end      func()
+	timeout    time.Duration
+	stopped    func()
+	timedOut   func()
+	drainNow   <-chan struct{} // closed by end
+	startDrain func()
 }
 
 // Files are descriptors of all sockets that the server listens on, for another
@@ -61,7 +61,7 @@ func (s *Server) Files() (files []*os.File, err error) {
 			files = append(files, file)
 		}
 	}
-	for _, l := range s.listeners {
+	for _, l := range s.reload.listeners {
 		add(l.ln)
 	}
 	for _, l := range s.quic.all() {
@@ -73,21 +73,21 @@ func (s *Server) Files() (files []*os.File, err error) {
 		}
 		return nil, fmt.Errorf("passing the sockets on: %w", err)
 	}
-	s.leavePaths(true)
+	s.keepPaths(true)
 	return files, nil
 }
 
 // TakePathsBack says that the other process has failed.
-func (s *Server) TakePathsBack() {
+func (s *Server) ReclaimPaths() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.leavePaths(false)
+	s.keepPaths(false)
 }
 
 // leavePaths says whether the paths of UNIX sockets stay when the listeners are
 // closed. s.mu must be held.
-func (s *Server) leavePaths(stay bool) {
-	for _, l := range s.listeners {
+func (s *Server) keepPaths(stay bool) {
+	for _, l := range s.reload.listeners {
 		if u, ok := l.ln.(*net.UnixListener); ok && (stay || l.bound) {
 			u.SetUnlinkOnClose(!stay)
 		}
@@ -95,11 +95,11 @@ func (s *Server) leavePaths(stay bool) {
 }
 
 // linger lets go on what is under way, while another process serves who comes.
-func (s *Server) linger(h *successor) {
-	ctx, cancel := context.WithTimeout(context.Background(), h.patience)
+func (s *Server) serveRemaining(h *successor) {
+	ctx, cancel := context.WithTimeout(context.Background(), h.timeout)
 	defer cancel()
 	s.mu.Lock()
-	s.leavePaths(true) // also of what a reload has opened since Files
+	s.keepPaths(true) // also of what a reload has opened since Files
 	s.mu.Unlock()
 	accepted := s.stopAccepting(ctx)
 	h.stopped()
@@ -108,8 +108,8 @@ func (s *Server) linger(h *successor) {
 	shut := make(chan struct{})
 	go func() { // ends with ctx at the latest, and is waited for below
 		defer close(shut)
-		if s.laneH2 == nil {
-			_ = s.h2.Shutdown(ctx) // the drain says what was cut off
+		if s.http.laneH2 == nil {
+			_ = s.http.h2.Shutdown(ctx) // the drain says what was cut off
 		}
 	}()
 	defer func() { cancel(); <-shut }()
@@ -126,12 +126,12 @@ func (s *Server) linger(h *successor) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			h.leave()
+			h.timedOut()
 			return
-		case <-h.hurry:
-			h.leave()
+		case <-h.drainNow:
+			h.timedOut()
 			return
-		case <-s.h1Conns.closed: // Close was called
+		case <-s.http.h1Conns.closed: // Close was called
 			return
 		}
 	}
@@ -139,9 +139,9 @@ func (s *Server) linger(h *successor) {
 
 // sockets is how many descriptors WebSockets have.
 func (s *Server) sockets() int {
-	s.places.mu.Lock()
-	count := s.places.bound.sockets
-	s.places.mu.Unlock()
+	s.slots.mu.Lock()
+	count := s.slots.bound.sockets
+	s.slots.mu.Unlock()
 	if count == nil {
 		return 0
 	}

@@ -45,7 +45,7 @@ func TestFilesBack(t *testing.T) {
 	for _, f := range files {
 		_ = f.Close()
 	}
-	r.srv.TakePathsBack()
+	r.srv.ReclaimPaths()
 	r.srv.Close()
 	if _, err := os.Lstat(r.unix); err == nil {
 		t.Error("the path stays")

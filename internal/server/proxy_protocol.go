@@ -24,65 +24,65 @@ type ProxyProtocol struct {
 }
 
 // announces reports whether connections from a peer begin with a PROXY header.
-func (s *Server) announces(peer net.Addr) bool {
-	from := s.current.Load().announced
+func (s *Server) expectsProxyHeader(peer net.Addr) bool {
+	from := s.current.Load().proxyProtocolFrom
 	return !from.Empty() && from.Has(addrOf(peer))
 }
 
 // seatAnnounced finds a place for a connection that is to say whose it is, and
 // reads that in a goroutine of its own, for which Run waits. It reports true when
 // the listener has ended.
-func (l *listener) seatAnnounced(nc net.Conn) (done bool) {
-	if _, done = l.seat(netip.Addr{}); done {
+func (l *listener) acceptProxied(nc net.Conn) (done bool) {
+	if _, done = l.acquireSlot(netip.Addr{}); done {
 		_ = nc.Close()
 		return true
 	}
-	l.server.acceptors.Go(func() { l.announce(nc) })
+	l.server.life.acceptors.Go(func() { l.readProxyHeader(nc) })
 	return false
 }
 
 // announce reads a connection's PROXY header and admits its client.
-func (l *listener) announce(nc net.Conn) {
+func (l *listener) readProxyHeader(nc net.Conn) {
 	s := l.server
-	stop := context.AfterFunc(s.handshakes, func() { _ = nc.Close() })
+	stop := context.AfterFunc(s.life.handshakes, func() { _ = nc.Close() })
 	_ = nc.SetDeadline(time.Now().Add(s.current.Load().limits.HandshakeTimeout))
 	client, err := proxyline.Read(nc)
 	if err != nil {
-		l.unannounced(nc, err)
+		l.rejectProxied(nc, err)
 	} else if _ = nc.SetDeadline(time.Time{}); client.IsValid() {
 		nc = &lane.Named{Conn: nc, Client: net.TCPAddrFromAddrPort(client)}
 	}
 	if !stop() || err != nil {
-		s.places.give(netip.Addr{})
+		s.slots.release(netip.Addr{})
 		_ = nc.Close()
 		return
 	}
-	at := s.places.client(nc.RemoteAddr())
-	if s.places.name(at) == crowded {
+	at := s.slots.client(nc.RemoteAddr())
+	if s.slots.assign(at) == clientFull {
 		mine := func(a net.Addr) bool { return clientOf(a) == at }
-		if !s.places.makeRoom(at, func() bool { return s.shed(mine) }) {
-			s.places.give(netip.Addr{})
+		if !s.slots.makeRoom(at, func() bool { return s.shed(mine) }) {
+			s.slots.release(netip.Addr{})
 			l.refuse(nc)
 			return
 		}
-		s.places.nameAnyway(at)
+		s.slots.assignBeyond(at)
 	}
 	l.admit(nc, at)
 }
 
 // name gives the place of a client that was not known yet to one that is.
-func (p *places) name(client netip.Addr) verdict {
+func (p *connSlots) assign(client netip.Addr) slotResult {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if q := p.peers[client]; q != nil && q.open >= p.bound.each {
-		return crowded
+		return clientFull
 	}
 	p.count(client)
-	return taken
+	return acquired
 }
 
 // nameAnyway is name beyond the client's share.
-func (p *places) nameAnyway(client netip.Addr) {
+func (p *connSlots) assignBeyond(client netip.Addr) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.count(client)
@@ -90,27 +90,27 @@ func (p *places) nameAnyway(client netip.Addr) {
 
 // noHeader is for load balancers, or whoever has their address, that do not say
 // whose a connection is.
-const noHeader = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n" +
+const noProxyHeaderAnswer = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n" +
 	"Content-Type: text/plain; charset=utf-8\r\n\r\n" +
 	"Connections from this address must begin with a PROXY header: it is in proxy_protocol.from.\n"
 
 // unannounced says why a connection is turned away.
-func (l *listener) unannounced(nc net.Conn, err error) {
+func (l *listener) rejectProxied(nc net.Conn, err error) {
 	s := l.server
 	if errors.Is(err, io.EOF) {
 		return // a health check that only connects
 	}
 	s.meters.Rejected.Add(0, 1)
-	s.announcing.warn(s.errors, "a connection does not begin as proxy_protocol wants it and is closed: have the load balancer send PROXY headers, or take it out of proxy_protocol.from",
+	s.warn.proxyHeader.warn(s.errors, "a connection does not begin as proxy_protocol wants it and is closed: have the load balancer send PROXY headers, or take it out of proxy_protocol.from",
 		"address", nc.RemoteAddr().String(), "listener", l.url(), "err", err)
 	if errors.Is(err, proxyline.ErrNone) && !l.secure {
 		_ = nc.SetDeadline(time.Now().Add(shedEvery))
-		_, _ = io.WriteString(nc, noHeader)
+		_, _ = io.WriteString(nc, noProxyHeaderAnswer)
 		_, _ = io.CopyN(io.Discard, nc, mostPlain) // else it may be reset before the answer is read
 	}
 }
 
 // uninvited tells of a PROXY header from somebody who may not send one.
-func (s *Server) uninvited(peer net.Addr) {
-	s.announcing.warn(s.errors, "a PROXY header came from an address that is not in proxy_protocol.from, and was refused: if that is your load balancer, add it there", "address", peer.String())
+func (s *Server) warnProxyHeader(peer net.Addr) {
+	s.warn.proxyHeader.warn(s.errors, "a PROXY header came from an address that is not in proxy_protocol.from, and was refused: if that is your load balancer, add it there", "address", peer.String())
 }

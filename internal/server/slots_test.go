@@ -28,7 +28,7 @@ func TestClientOf(t *testing.T) {
 
 func TestPlaces(t *testing.T) {
 	sockets := 0
-	p := newPlaces()
+	p := newConnSlots()
 	trusted := func(a netip.Addr) bool { return a == netip.MustParseAddr("2001:db8::7") }
 	p.set(bounds{all: 4, each: 2, descriptors: 5, sockets: func() int { return sockets }, trusted: trusted})
 	a, b := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
@@ -36,38 +36,38 @@ func TestPlaces(t *testing.T) {
 	for i, step := range []struct {
 		client netip.Addr
 		force  bool
-		want   verdict
+		want   slotResult
 	}{
-		{a, false, taken},
-		{a, false, taken},
-		{a, false, crowded},
-		{proxy, false, taken},
-		{proxy, false, taken},
-		{proxy, false, full},
-		{b, false, full},
-		{a, true, full},
+		{a, false, acquired},
+		{a, false, acquired},
+		{a, false, clientFull},
+		{proxy, false, acquired},
+		{proxy, false, acquired},
+		{proxy, false, allFull},
+		{b, false, allFull},
+		{a, true, allFull},
 	} {
-		if got := p.take(step.client, step.force); got != step.want {
+		if got := p.acquire(step.client, step.force); got != step.want {
 			t.Errorf("step %d: %v, want %v", i, got, step.want)
 		}
 	}
-	p.give(proxy)
-	if got := p.take(a, true); got != taken {
+	p.release(proxy)
+	if got := p.acquire(a, true); got != acquired {
 		t.Errorf("with force: %v", got)
 	}
 	for range 3 {
-		p.give(a)
+		p.release(a)
 	}
-	p.give(proxy)
+	p.release(proxy)
 	if len(p.peers) != 0 || p.used() != 0 {
 		t.Errorf("left over: %v, %d", p.peers, p.used())
 	}
 	// What is kept back is nobody's.
 	sockets = 4
-	if got := p.take(b, false); got != taken {
+	if got := p.acquire(b, false); got != acquired {
 		t.Errorf("the last descriptor: %v", got)
 	}
-	if got := p.take(b, false); got != full {
+	if got := p.acquire(b, false); got != allFull {
 		t.Errorf("a descriptor too many: %v", got)
 	}
 }
@@ -75,10 +75,10 @@ func TestPlaces(t *testing.T) {
 // Attempts that come faster than shedEvery do not put off the next look.
 func TestMakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlaces()
+		p := newConnSlots()
 		p.set(bounds{all: 4, each: 1})
 		client := netip.MustParseAddr("192.0.2.1")
-		p.take(client, false)
+		p.acquire(client, false)
 		looks := 0
 		for range 20 {
 			p.makeRoom(client, func() bool { looks++; return false })
@@ -114,7 +114,7 @@ func TestBounds(t *testing.T) {
 // Where only WebSockets are served they have nearly all descriptors, and as many
 // where an operator asks for that. Other connections always have some.
 func TestShare(t *testing.T) {
-	cores := coreKept * runtime.GOMAXPROCS(0)
+	cores := coreReserved * runtime.GOMAXPROCS(0)
 	for name, c := range map[string]struct {
 		all, each int
 		only      bool
@@ -187,7 +187,7 @@ func TestFullIsTold(t *testing.T) {
 	}
 	close(release)
 	go func() { <-running }()
-	p := newPlaces()
+	p := newConnSlots()
 	p.set(bounds{all: 10, each: 5, descriptors: 4, sockets: func() int { return 4 }})
 	if _, sockets, hint := p.fullness(); sockets != 4 || !strings.Contains(hint, "ulimit -n") {
 		t.Errorf("%d, %q", sockets, hint)
@@ -252,7 +252,7 @@ func TestSlowStream(t *testing.T) {
 }
 
 // used is the number of places in use.
-func (p *places) used() int {
+func (p *connSlots) used() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.open

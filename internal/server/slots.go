@@ -12,7 +12,7 @@ import (
 
 // places bounds the number of connections: of all clients, and of one address,
 // so that one client cannot take the places of all.
-type places struct {
+type connSlots struct {
 	closed chan struct{}
 	once   sync.Once
 	freed  chan struct{} // one token: a place may be free
@@ -33,22 +33,22 @@ type bounds struct {
 
 // peer is an address with connections.
 type peer struct {
-	open   int
-	barren time.Time // when there was nothing to close for one more
+	open       int
+	shedFailed time.Time // when there was nothing to close for one more
 }
 
-func newPlaces() *places {
-	return &places{closed: make(chan struct{}), freed: make(chan struct{}, 1), peers: map[netip.Addr]*peer{}}
+func newConnSlots() *connSlots {
+	return &connSlots{closed: make(chan struct{}), freed: make(chan struct{}, 1), peers: map[netip.Addr]*peer{}}
 }
 
-func (p *places) set(b bounds) {
+func (p *connSlots) set(b bounds) {
 	p.mu.Lock()
 	p.bound = b
 	p.mu.Unlock()
 	p.wake()
 }
 
-func (p *places) wake() {
+func (p *connSlots) wake() {
 	select {
 	case p.freed <- struct{}{}:
 	default:
@@ -57,7 +57,7 @@ func (p *places) wake() {
 
 // client is what the client behind an address is counted as: clientOf, or
 // nothing for a proxy, which comes for many.
-func (p *places) client(addr net.Addr) netip.Addr {
+func (p *connSlots) client(addr net.Addr) netip.Addr {
 	p.mu.Lock()
 	trusted := p.bound.trusted
 	p.mu.Unlock()
@@ -85,32 +85,32 @@ func clientOf(addr net.Addr) netip.Addr {
 }
 
 // verdict says what becomes of a new connection.
-type verdict int
+type slotResult int
 
 const (
-	taken   verdict = iota
-	full            // nobody may connect
-	crowded         // this client has all that it may have
+	acquired   slotResult = iota
+	allFull               // nobody may connect
+	clientFull            // this client has all that it may have
 )
 
 // take gives a client a place; with force, beyond its share.
-func (p *places) take(client netip.Addr, force bool) verdict {
+func (p *connSlots) acquire(client netip.Addr, force bool) slotResult {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	b := &p.bound
 	if q := p.peers[client]; !force && q != nil && q.open >= b.each {
-		return crowded
+		return clientFull
 	}
 	if p.open >= b.all || b.descriptors > 0 && b.sockets != nil && p.open+b.sockets() >= b.descriptors {
-		return full
+		return allFull
 	}
 	p.open++
 	p.count(client)
-	return taken
+	return acquired
 }
 
 // count notes that a client has one more place. The caller holds the lock.
-func (p *places) count(client netip.Addr) {
+func (p *connSlots) count(client netip.Addr) {
 	if !client.IsValid() {
 		return
 	}
@@ -123,14 +123,14 @@ func (p *places) count(client netip.Addr) {
 }
 
 // crowd reports whether more than half of the places are taken.
-func (p *places) crowd() bool {
+func (p *connSlots) halfFull() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.open > p.bound.all/2
 }
 
 // give gives a place back.
-func (p *places) give(client netip.Addr) {
+func (p *connSlots) release(client netip.Addr) {
 	p.mu.Lock()
 	p.open--
 	if q := p.peers[client]; q != nil {
@@ -149,10 +149,10 @@ const shedEvery = 100 * time.Millisecond
 
 // makeRoom lets shed close one of a client's connections, unless that was tried
 // in vain a moment ago. It reports whether one was closed.
-func (p *places) makeRoom(client netip.Addr, shed func() bool) bool {
+func (p *connSlots) makeRoom(client netip.Addr, shed func() bool) bool {
 	p.mu.Lock()
 	q := p.peers[client]
-	early := q != nil && time.Since(q.barren) < shedEvery
+	early := q != nil && time.Since(q.shedFailed) < shedEvery
 	p.mu.Unlock()
 	if early {
 		return false
@@ -163,32 +163,32 @@ func (p *places) makeRoom(client netip.Addr, shed func() bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if q := p.peers[client]; q != nil {
-		q.barren = time.Now()
+		q.shedFailed = time.Now()
 	}
 	return false
 }
 
-func (p *places) close() { p.once.Do(func() { close(p.closed) }) }
+func (p *connSlots) close() { p.once.Do(func() { close(p.closed) }) }
 
 // seat finds a place for an accepted connection. While there is none, it closes
 // those that are idle and, failing that, those whose clients are too slow, and
 // waits. A client that has its share makes room with connections of its own, or
 // is turned away at once: nobody waits behind it. done: the listener has ended.
-func (l *listener) seat(client netip.Addr) (ok, done bool) {
+func (l *listener) acquireSlot(client netip.Addr) (ok, done bool) {
 	s := l.server
 	var tick *time.Ticker
 	for force := false; ; {
-		switch s.places.take(client, force) {
-		case taken:
+		switch s.slots.acquire(client, force) {
+		case acquired:
 			return true, false
-		case crowded:
+		case clientFull:
 			mine := func(a net.Addr) bool { return clientOf(a) == client }
-			if !s.places.makeRoom(client, func() bool { return s.shed(mine) }) {
+			if !s.slots.makeRoom(client, func() bool { return s.shed(mine) }) {
 				return false, false
 			}
 			force = true // what was closed gives its place back in a moment
 			continue
-		case full:
+		case allFull:
 			if !s.shed(nil) {
 				s.warnFull()
 			}
@@ -198,11 +198,11 @@ func (l *listener) seat(client netip.Addr) (ok, done bool) {
 			defer tick.Stop()
 		}
 		select {
-		case <-s.places.freed:
+		case <-s.slots.freed:
 		case <-tick.C:
 		case <-l.stop:
 			return false, true
-		case <-s.places.closed:
+		case <-s.slots.closed:
 			return false, true
 		}
 	}
@@ -211,13 +211,13 @@ func (l *listener) seat(client netip.Addr) (ok, done bool) {
 // warnFull logs that clients wait because nobody's connection can be closed for
 // them, and what would help.
 func (s *Server) warnFull() {
-	n, sockets, hint := s.places.fullness()
-	s.waiting.warn(s.errors, "there is no place for another connection, and clients wait to be accepted", "connections", n, "websocket_descriptors", sockets, "limit", hint)
+	n, sockets, hint := s.slots.fullness()
+	s.warn.allFull.warn(s.errors, "there is no place for another connection, and clients wait to be accepted", "connections", n, "websocket_descriptors", sockets, "limit", hint)
 }
 
 // fullness is how many connections there are and how many descriptors WebSockets
 // have, and what bounds them.
-func (p *places) fullness() (open, sockets int, hint string) {
+func (p *connSlots) fullness() (open, sockets int, hint string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.bound.sockets != nil {
@@ -236,17 +236,17 @@ func (s *Server) shed(which func(net.Addr) bool) bool {
 }
 
 // crowdedAnswer is for clients that have their share of the connections.
-const crowdedAnswer = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 10\r\n" +
+const clientFullAnswer = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 10\r\n" +
 	"Content-Type: text/plain; charset=utf-8\r\nContent-Length: 64\r\n\r\n" +
 	"There are too many connections from your address: close some.  \n"
 
 // refuse turns a connection away. It does not wait for the client.
 func (l *listener) refuse(nc net.Conn) {
 	l.server.meters.Rejected.Add(0, 1)
-	l.server.crowding.warn(l.server.errors, "an address has as many connections as it may, and more are refused: see limits.connections_per_address and limits.trusted_proxies", "address", nc.RemoteAddr().String())
+	l.server.warn.clientFull.warn(l.server.errors, "an address has as many connections as it may, and more are refused: see limits.connections_per_address and limits.trusted_proxies", "address", nc.RemoteAddr().String())
 	if !l.secure {
 		_ = nc.SetWriteDeadline(time.Now().Add(shedEvery))
-		_, _ = nc.Write([]byte(crowdedAnswer))
+		_, _ = nc.Write([]byte(clientFullAnswer))
 	}
 	_ = nc.Close()
 }
