@@ -274,12 +274,12 @@ func TestCarriedPastTheCache(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			with, without := newCached(t, false, more), newCached(t, true, strings.Replace(more, "disk: \"", "disk: \""+t.TempDir(), 1))
 			for i, s := range steps(name == "disk") {
-				before := with.srv.server.Carried()
+				before := with.srv.server.Forwarded()
 				got, want := with.ask(t, s.request, 1), without.ask(t, s.request, 1)
 				if got != want {
 					t.Errorf("%d. %q:\n   on the loops %.2000q\nby net/http %.2000q", i, s.request, got, want)
 				}
-				if carried := with.srv.server.Carried() > before; carried != s.carried {
+				if carried := with.srv.server.Forwarded() > before; carried != s.carried {
 					t.Errorf("%d. %q: a loop passed it on: %v", i, s.request, carried)
 				}
 			}
@@ -338,7 +338,7 @@ func TestCarriedAlone(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if n := c.srv.server.Carried(); n < 500 {
+	if n := c.srv.server.Forwarded(); n < 500 {
 		t.Errorf("loops passed on %d requests", n)
 	}
 }

@@ -291,12 +291,12 @@ func TestCarriedToPHP(t *testing.T) {
 		for _, request := range requests {
 			want := say(t, off, request)
 			first := say(t, on, request) // by the handler, which remembers the script
-			before := on.server.Carried()
+			before := on.server.Forwarded()
 			asked++
 			if got := say(t, on, request); got != want || first != want {
 				t.Errorf("%s, %q:\nby a loop    %.1000q\nby a handler %.1000q\nby net/http  %.1000q", name, request, got, first, want)
 			}
-			if on.server.Carried() > before && strings.HasPrefix(request, "HEAD") {
+			if on.server.Forwarded() > before && strings.HasPrefix(request, "HEAD") {
 				t.Errorf("%s: a loop passed a HEAD on", name)
 			}
 			if strings.Contains(want+first, "secret") {
@@ -304,7 +304,7 @@ func TestCarriedToPHP(t *testing.T) {
 			}
 		}
 	}
-	if n := on.server.Carried(); n < asked/2 { // four in five, but on a machine that is slow
+	if n := on.server.Forwarded(); n < asked/2 { // four in five, but on a machine that is slow
 		t.Errorf("the loops passed on %d of %d requests", n, asked)
 	}
 	with.mu.Lock()

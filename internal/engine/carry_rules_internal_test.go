@@ -262,7 +262,7 @@ func TestCarriedRules(t *testing.T) {
 			t.Parallel()
 			with, without := newDressed(t, false, more), newDressed(t, true, more)
 			for i, s := range asks() {
-				before := with.srv.server.Carried()
+				before := with.srv.server.Forwarded()
 				got, want := with.ask(t, s.request), without.ask(t, s.request)
 				if strings.Contains(s.request, "flush") { // its end comes by itself, and may come late
 					got, want = unframed(got), unframed(want)
@@ -274,7 +274,7 @@ func TestCarriedRules(t *testing.T) {
 					t.Errorf("%d. %q: the application got\n%s\nand by net/http\n%s", i, s.request, got, want)
 				}
 				sampled := name == "exported" && strings.Contains(s.request, "-01\r\n")
-				if carried := with.srv.server.Carried() > before; carried != (s.carried && !sampled) {
+				if carried := with.srv.server.Forwarded() > before; carried != (s.carried && !sampled) {
 					t.Errorf("%d. %q: a loop passed it on: %v", i, s.request, carried)
 				}
 			}
@@ -297,7 +297,7 @@ func TestCarriedIDs(t *testing.T) {
 	for name, times := range map[string]int{"id": 4, "said": 2} {
 		d := newDressed(t, false, around[name])
 		for _, path := range []string{"/app/a", "/app/slow", "/app/flush"} {
-			before := d.srv.server.Carried()
+			before := d.srv.server.Forwarded()
 			nc, err := net.Dial("tcp", d.addr)
 			if err != nil {
 				t.Fatal(err)
@@ -317,7 +317,7 @@ func TestCarriedIDs(t *testing.T) {
 			if len(all) != times || len(slices.Compact(slices.Sorted(slices.Values(all)))) != 1 {
 				t.Errorf("%s, %s: the ids %q are told", name, path, all)
 			}
-			if d.srv.server.Carried() == before {
+			if d.srv.server.Forwarded() == before {
 				t.Errorf("%s, %s: no loop passed it on", name, path)
 			}
 		}
@@ -331,13 +331,13 @@ func TestCarriedLimits(t *testing.T) {
 		d := newDressed(t, false, "limits: {trusted_proxies: [127.0.0.1]}\nsites:\n- routes:\n    /app/warm: {proxy: SHOP}\n    /: {proxy: SHOP, rate_limit: "+limit+", access: {deny: [203.0.113.66]}}\n")
 		for _, client := range []string{"203.0.113.1", "203.0.113.2"} {
 			from := []string{"X-Forwarded-For: " + client, "X-Api-Key: of " + client}
-			before := d.srv.server.Carried()
+			before := d.srv.server.Forwarded()
 			// One is handed over while it is under way, one takes another road.
 			got := d.ask(t, get("/a", from...), get("/slow", from...), get("/a%2fb", from...), get("/a", from...), get("/flush", from...), get("/a", from...), get("/a", from...), get("/slow", from...))
 			if passed, refused := strings.Count(got, "HTTP/1.1 200"), strings.Count(got, "HTTP/1.1 429"); passed != 6 || refused != 2 {
 				t.Errorf("%s: %d passed, %d were refused: %q", name, passed, refused, got)
 			}
-			if n := d.srv.server.Carried() - before; n != 5 {
+			if n := d.srv.server.Forwarded() - before; n != 5 {
 				t.Errorf("%s: loops passed on %d", name, n)
 			}
 			d.mu.Lock()

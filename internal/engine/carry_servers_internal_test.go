@@ -39,7 +39,7 @@ func TestMissedByTurns(t *testing.T) {
 			}
 			c.ask(t, get(fmt.Sprint("/none", n), "Cache-Control: only-if-cached"), 1)
 		}
-		if n := srv.server.Carried(); !off && n == 0 {
+		if n := srv.server.Forwarded(); !off && n == 0 {
 			t.Error("the loops fetched nothing")
 		}
 	}
@@ -126,7 +126,7 @@ func TestCarriedReloads(t *testing.T) {
 	}
 	close(stop)
 	all.Wait()
-	if srv.server.Carried() == 0 {
+	if srv.server.Forwarded() == 0 {
 		t.Error("the loops passed nothing on")
 	}
 }

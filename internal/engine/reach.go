@@ -219,7 +219,7 @@ func (r *reach) keys(cfg *config.Config) {
 	for _, text := range shared(cfg) {
 		for _, path := range s3.Files(text) {
 			r.extra(confine.Read, "keys for S3", path)
-			r.rules = append(r.rules, confine.Around(absolute(path), confine.Read, "keys for S3")...)
+			r.rules = append(r.rules, confine.Parents(absolute(path), confine.Read, "keys for S3")...)
 		}
 	}
 }

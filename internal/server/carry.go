@@ -22,7 +22,7 @@ import (
 	"millrace/internal/wire/send"
 )
 
-// carried is a request that a loop passes on, with what ServeHTTP does for others:
+// forwarded is a request that a loop passes on, with what ServeHTTP does for others:
 // the accounting, and what is around the job.
 type forwarded struct {
 	lane.RoundTrip
@@ -45,14 +45,14 @@ type forwarded struct {
 	value func(variable string) string
 }
 
-// begun is what was done for a request before a handler had it.
+// prepared is what was done for a request before a handler had it.
 type prepared struct {
 	mark     trace.Mark // which other servers are told
 	id       string     // its id in what rules say; "": they do not
 	admitted bool       // its gate was asked
 }
 
-// came is what rules for the answer may look at.
+// requestParts is what rules for the answer may look at.
 type requestParts struct {
 	method, scheme, host, path, query, target, origin string
 	from                                              net.Addr
@@ -119,7 +119,7 @@ func (s *Server) Forward(q *lane.ForwardRequest) lane.RoundTrip {
 	return x
 }
 
-// carriable is the route of a request whose answers loops may pass on, its job, and
+// forwardable is the route of a request whose answers loops may pass on, its job, and
 // the path that it sees.
 func forwardable(table *site.Table, h *lean.Head) (route *site.Route, job lane.Passer, below string) {
 	st := table.Site(h.Host)
@@ -222,7 +222,7 @@ func (x *forwarded) Take(buf []byte, r *lane.Reply) lane.Progress {
 	return t
 }
 
-// dress does what writer.stamp does for the header of an answer.
+// applyRules does what writer.stamp does for the header of an answer.
 func (x *forwarded) applyRules(r *lane.Reply) {
 	x.lines = append(x.lines[:0], r.Lines...)
 	if x.idField != "" {
@@ -327,7 +327,7 @@ func (x *forwarded) release() {
 	forwardedPool.Put(x)
 }
 
-// goOn takes over the accounting of a passage that a handler goes on with.
+// resume takes over the accounting of a passage that a handler goes on with.
 func resume(p *lane.RoundTrip) (*site.Table, prepared) {
 	x, ok := (*p).(*forwarded)
 	if !ok { // that was done
@@ -339,5 +339,5 @@ func resume(p *lane.RoundTrip) (*site.Table, prepared) {
 	return table, b
 }
 
-// Carried is how many requests the loops have passed on.
-func (s *Server) Carried() uint64 { return s.lane.Forwarded() }
+// Forwarded is how many requests the loops have passed on.
+func (s *Server) Forwarded() uint64 { return s.lane.Forwarded() }

@@ -22,7 +22,8 @@ import (
 	"millrace/internal/wire/stall"
 )
 
-// ServeHTTP is the slow lane: host, path, job, and then metrics and access log.
+// ServeHTTP serves a request that the lane has no finished answer for: it finds the site
+// by host, the route by path, calls the job, and then counts and logs the request.
 func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	now := s.current.Load()
@@ -41,7 +42,7 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	w.beginTrace(now, r, began, &before.mark)
 	found := s.route(table, r)
 	found.id = before.id
-	came := r // whose target and protocol the log names
+	came := r // with the target and protocol that the log names
 	w.rules = found.prepareRules(now, came, &w.trace)
 	found.handler = w.rules.withPreflight(found.handler)
 	if gate := found.gate.At(r.URL.Path, r.URL.RawPath); gate != nil {
@@ -79,12 +80,12 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			rw.Header().Set("Connection", "close")
 		}
 		if r.Header["Expect"] != nil {
-			lane.EndInput(r) // it will not come
+			lane.EndInput(r) // the client sends no body after a refusal
 		}
 		http.Error(w, site.Refusal(http.StatusRequestEntityTooLarge), http.StatusRequestEntityTooLarge)
 		return
 	}
-	if r.ContentLength != 0 && r.Method != http.MethodConnect { // whose body is a conversation
+	if r.ContentLength != 0 && r.Method != http.MethodConnect { // a CONNECT has a tunnel, no body
 		var done func()
 		r, done = upload(w, r, limits)
 		defer done()
@@ -93,8 +94,8 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	s.catchTrapped(&found, came, now, w)
 }
 
-// refused answers a request that gets no answer from a site; no is what its header
-// block has told.
+// refuseEarly answers a request that no site may answer, such as a malformed one, and
+// reports whether it was one. no is what the check of its header block has found.
 func refuseEarly(w *writer, r *http.Request, no h2.Refusal, now *current) bool {
 	status, why := refusal(r, now)
 	switch {
@@ -102,7 +103,7 @@ func refuseEarly(w *writer, r *http.Request, no h2.Refusal, now *current) bool {
 		no.Answer(w)
 	case status != 0:
 		http.Error(w, why, status)
-	case badExpectation(r): // as net/http says it
+	case badExpectation(r): // the same answer as net/http's
 		w.Header()["Content-Length"] = noLength
 		w.WriteHeader(http.StatusExpectationFailed)
 	default:
@@ -111,7 +112,7 @@ func refuseEarly(w *writer, r *http.Request, no h2.Refusal, now *current) bool {
 	return true
 }
 
-// unserved says why a request gets no answer from a site.
+// refusal returns why no site may answer a request; 0: a site may.
 func refusal(r *http.Request, now *current) (status int, why string) {
 	if why := lane.Fault(r); why != "" {
 		lane.EndInput(r)
@@ -123,13 +124,14 @@ func refusal(r *http.Request, now *current) (status int, why string) {
 	return 0, ""
 }
 
-// cleartext reports whether a request over TLS says that it is not: net/http leaves
-// its TLS empty. PRI is how HTTP/2 begins, said in HTTP/1.1.
+// cleartext reports whether a request of HTTP/2 has the scheme http: net/http then leaves
+// its TLS empty although the connection has TLS. PRI is the preface of HTTP/2, which
+// net/http gives to handlers as a request.
 func cleartext(r *http.Request) bool {
 	return r.ProtoMajor == 2 && r.TLS == nil && r.Method != "PRI"
 }
 
-// trapped catches a client that has asked for a trap.
+// catchTrapped notes a client whose request was for a trap.
 func (s *Server) catchTrapped(found *routed, r *http.Request, now *current, w *writer) {
 	if found.trap != nil && found.trap.Answered(r, now.clients.Of(r), w.code()) {
 		s.meters.Trapped.Add(0, 1)
@@ -140,10 +142,10 @@ func (s *Server) catchTrapped(found *routed, r *http.Request, now *current, w *w
 func (s *Server) finish(now *current, r *http.Request, w *writer, job *meter.Job, shard uint32, began time.Time) {
 	lane.DiscardRoundTrip(r)
 	if w.status == 0 {
-		w.addFields() // net/http will answer for a job that said nothing
+		w.addFields() // net/http sends the header of a job that has written nothing
 	}
 	if w.rules != nil {
-		lane.SetPolicy(r, lane.Policy{}) // an idle connection shall not keep the request
+		lane.SetPolicy(r, lane.Policy{}) // an idle connection must not keep the request in memory
 	}
 	if w.warmUp {
 		return
@@ -168,8 +170,8 @@ func (s *Server) finish(now *current, r *http.Request, w *writer, job *meter.Job
 	}
 }
 
-// enter takes part in the routing table that serves r. One that was passed on
-// stays in the table by which that was done.
+// enter returns the routing table for r and keeps it from retiring until Leave. A request
+// that a loop has forwarded before stays in the table that it was forwarded by.
 func (s *Server) enter(r *http.Request) (*site.Table, prepared) {
 	if p := lane.RoundTripOf(r); p != nil {
 		if table, b := resume(p); table != nil {
@@ -191,11 +193,11 @@ func enter(scope *lane.Scope) *site.Table {
 	}
 }
 
-// answerer is the handler that answers a request.
+// routed is a request with its route: who answers, and what applies to the answer.
 type routed struct {
 	handler http.Handler
 	job     *meter.Job
-	siteID  uint64 // 0: nothing here is for the fast lane
+	siteID  uint64 // 0: the lane must not repeat the answer
 	request *http.Request
 	site    *site.Site
 
@@ -204,15 +206,15 @@ type routed struct {
 	pages     site.Pages
 	appPages  site.Pages
 	noLog     bool
-	gate      *admit.Gate // nil: everybody may ask
-	trap      *admit.Trap // that is at the path; nil: none
+	gate      *admit.Gate // nil: every client may ask
+	trap      *admit.Trap // at this path; nil: none
 	foreign   bool
 	headers   *headers.AnswerRules
 	cors      *headers.CORS
-	id        string // the request's id in what was said of it already; "": nothing was
+	id        string // the request's id, where it was forwarded before and has one; "": none
 }
 
-// serve has the handler answer.
+// serve calls the handler.
 func (a *routed) serve(w *writer, r *http.Request) {
 	if a.foreign {
 		watched, observer := lane.Observe(r)
@@ -286,14 +288,15 @@ func (s *Server) route(table *site.Table, r *http.Request) routed {
 		gate: route.Gate, trap: none.trap, foreign: route.Foreign,
 		headers: route.Headers, cors: route.CORS,
 	}
-	if f.Private || route.Private || found.trap != nil { // the lane catches nobody
+	if f.Private || route.Private || found.trap != nil { // the lane does not look for traps
 		found.siteID = 0
 	}
 	return found
 }
 
-// guarded asks a gate before a handler, and has the lane ask it too. admitted: the
-// request is let in, a rehearsal or one that a loop has asked about.
+// withGate asks the gate before it calls the handler. The lane asks the same gate when it
+// repeats the answer. admitted: the request is in already, because it is the server's own
+// (WarmUp) or because a loop has asked the gate.
 func (s *Server) withGate(g *admit.Gate, now *current, admitted bool, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		lane.SetGate(r, g)
@@ -341,9 +344,9 @@ func redirectTo(path string) http.Handler {
 	})
 }
 
-// panicked turns a job's panic into an answer that names the log line with the
-// cause. If the answer has begun to be sent, the connection is cut, so that nobody takes it
-// for complete.
+// panicked answers for a job that has panicked, with the id of the log line that has the
+// cause. If a part of the job's answer was sent already, the connection is cut, so that
+// the client does not take the answer for complete.
 func (s *Server) panicked(w *writer, r *http.Request, cause any) {
 	if cause == http.ErrAbortHandler { //nolint:errorlint // a sentinel that is never wrapped
 		w.abort = true
@@ -358,7 +361,7 @@ func (s *Server) panicked(w *writer, r *http.Request, cause any) {
 		w.abort = true
 		return
 	}
-	w.status, w.replaced, w.pages, w.appPages, w.forced = 0, "", nil, nil, 0 // a page could fail again
+	w.status, w.replaced, w.pages, w.appPages, w.forced = 0, "", nil, nil, 0 // no error page: it could panic, too
 	clear(w.Header())
 	http.Error(w, fmt.Sprintf("Something went wrong here; the log has the cause under %s.", id), http.StatusInternalServerError)
 }
@@ -386,7 +389,7 @@ func logRequest(now *current, r *http.Request, w *writer, shard uint32, began ti
 	})
 }
 
-// sender is who sent a request, as it is logged.
+// sender is the client's address as it is logged.
 func (c *current) sender(r *http.Request) string {
 	if c.clients != nil {
 		if client := c.clients.Of(r); client.IsValid() {

@@ -10,18 +10,18 @@ import (
 	"millrace/internal/wire/send"
 )
 
-// around is what the operator has around the job of one request: rules for the
-// header of its answer. nil: nothing.
+// headerRules are the operator's rules for the header of one answer, such as "set
+// X-Frame-Options" or those of CORS. nil: there are none.
 type headerRules struct {
 	rules     *headers.AnswerRules
 	cors      *headers.CORS
-	r         *http.Request // as it came
+	r         *http.Request // as the client sent it, with the client's target
 	now       *current
-	preflight bool // a preflight was answered, whose fields are for it alone
+	preflight bool // this is the answer to a preflight, which has all its CORS fields
 }
 
-// surround prepares what is around the job. Where the request's id has a say, the
-// request gets one.
+// prepareRules returns the header rules for a request, nil for none. Where a rule uses
+// the request's id, it gives the request one.
 func (a *routed) prepareRules(now *current, came *http.Request, t *trace.Request) *headerRules {
 	if a.headers == nil && a.cors == nil {
 		return nil
@@ -30,13 +30,13 @@ func (a *routed) prepareRules(now *current, came *http.Request, t *trace.Request
 		ctx := headers.WithID(a.request.Context(), t, a.id)
 		a.request, came = a.request.WithContext(ctx), came.WithContext(ctx)
 	}
-	if a.headers.Private() || a.cors != nil && !a.cors.Allows(came) { // who may not read has no name that could be bounded
+	if a.headers.Private() || a.cors != nil && !a.cors.Allows(came) { // the lane cannot keep an answer for each of any number of origins
 		a.siteID = 0
 	}
 	return &headerRules{rules: a.headers, cors: a.cors, r: came, now: now}
 }
 
-// narrow is what the lane has to know.
+// policy is what the lane must know in order to repeat the answer.
 func (a *headerRules) policy(found *routed) lane.Policy {
 	n := lane.Policy{Vary: found.vary, SuccessOnly: len(found.pages) > 0, NoLog: found.noLog}
 	if a == nil {
@@ -53,8 +53,8 @@ func (a *headerRules) policy(found *routed) lane.Policy {
 	return n
 }
 
-// preflights is a handler that answers browsers which ask what scripts may do, and
-// leaves other requests to h.
+// withPreflight answers a CORS preflight, in which a browser asks what scripts may do. It
+// returns h for other requests.
 func (a *headerRules) withPreflight(h http.Handler) http.Handler {
 	if a == nil || a.cors == nil || !headers.IsPreflight(a.r) {
 		return h
@@ -67,7 +67,7 @@ func (a *headerRules) withPreflight(h http.Handler) http.Handler {
 
 // apply changes the header of an answer whose content is of a type.
 func (a *headerRules) apply(h http.Header, status int, contentType []string) {
-	if a.r.Method == http.MethodConnect { // a conversation begins
+	if a.r.Method == http.MethodConnect { // a tunnel begins
 		return
 	}
 	if !a.preflight {
@@ -83,7 +83,7 @@ func (a *headerRules) apply(h http.Header, status int, contentType []string) {
 	a.rules.Apply(h, m)
 }
 
-// value is what a variable stands for.
+// value returns the value of a variable for this request.
 func (a *headerRules) value(variable string) string {
 	switch r := a.r; variable {
 	case "client_ip":

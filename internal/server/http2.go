@@ -49,7 +49,7 @@ func newH2(h http.Handler, o Options, l *log.Logger, behindLane bool) *http.Serv
 	return srv
 }
 
-// inner runs net/http's HTTP/2 on connections whose preface the lane has read.
+// innerHTTP2 runs net/http's HTTP/2 on connections whose preface the lane has read.
 type innerHTTP2 struct {
 	srv *http.Server
 	run func(*http.Server, *tls.Conn, http.Handler)
@@ -59,7 +59,7 @@ type innerHTTP2 struct {
 // documented; newLaneHTTP2 fails, and says so, where it is not there.
 const unencrypted = "unencrypted_http2"
 
-// newInner sets HTTP/2 up.
+// newInnerHTTP2 sets HTTP/2 up.
 func newInnerHTTP2(srv *http.Server) (*innerHTTP2, error) {
 	nobody := newHandoff()
 	_ = nobody.Close()
@@ -73,7 +73,7 @@ func newInnerHTTP2(srv *http.Server) (*innerHTTP2, error) {
 	return in, nil
 }
 
-// prefacePatience is how long net/http itself waits for a connection's preface.
+// prefaceTimeout is how long net/http itself waits for a connection's preface.
 const prefaceTimeout = 10 * time.Second
 
 // screen has clients' header blocks looked at before net/http has them, where there is
@@ -95,7 +95,7 @@ func screen(srv *http.Server) error {
 	return nil
 }
 
-// screened is a connection of net/http's, of which TLS tells more.
+// screenedConn is a connection of net/http's, of which TLS tells more.
 type screenedConn struct {
 	*h2.Screen
 	tls *tls.Conn
@@ -128,7 +128,7 @@ type unwrapped struct{ net.Conn }
 // UnencryptedNetConn is called by net/http.
 func (u unwrapped) UnencryptedNetConn() net.Conn { return u.Conn }
 
-// based is a handler whose requests have a context, in net/http's way.
+// contextHandler is a handler whose requests have a context, in net/http's way.
 type contextHandler struct {
 	http.Handler
 	ctx context.Context

@@ -43,7 +43,7 @@ type HTTP3Host struct {
 	Context func(ctx context.Context, client net.Addr) context.Context
 	// Admit finds a place for a new connection; gone gives it back, once.
 	Admit func(client net.Addr) (gone func(), ok bool)
-	// Crowded reports whether new clients should prove their address first.
+	// HalfFull reports whether new clients should prove their address first.
 	HalfFull func() bool
 	// Client is what limits count an address as.
 	Client  func(client net.Addr) netip.Addr
@@ -84,7 +84,7 @@ type quicListener struct {
 	besidePredecessor bool // a predecessor has a socket too, and gets all packets until Run
 }
 
-// quics are a server's listeners for HTTP/3, by their addresses.
+// quicListeners are a server's listeners for HTTP/3, by their addresses.
 type quicListeners struct {
 	tls atomic.Pointer[tls.Config]
 
@@ -359,7 +359,7 @@ func (w *writer) secure(s *Server, now *current) {
 	}
 }
 
-// writeSlow is Write over HTTP/3, where the client has the write timeout for each
+// writeTimed is Write over HTTP/3, where the client has the write timeout for each
 // piece.
 func (w *writer) writeTimed(p []byte) (total int, err error) {
 	for first := true; err == nil && (len(p) > 0 || first); first = false {
@@ -374,10 +374,10 @@ func (w *writer) writeTimed(p []byte) (total int, err error) {
 	return total, err
 }
 
-// slowPiece is how much a client must take within the write timeout.
+// timedPiece is how much a client must take within the write timeout.
 const timedPiece = 64 << 10
 
-// slowWriter is a writer without ReadFrom.
+// timedWriter is a writer without ReadFrom.
 type timedWriter struct{ w *writer }
 
 // Write implements [io.Writer].

@@ -331,7 +331,7 @@ func (s *Server) serveConn(c lane.NetConn) {
 	}
 }
 
-// finish lets the listener accept the connections that are queued, and then end.
+// acceptQueued lets the listener accept the connections that are queued, and then end.
 func (l *listener) acceptQueued(d time.Duration) {
 	if dl, ok := l.ln.(interface{ SetDeadline(time.Time) error }); ok && l.started {
 		_ = dl.SetDeadline(time.Now().Add(d))

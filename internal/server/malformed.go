@@ -31,7 +31,7 @@ func malformed(r *http.Request) bool {
 		strings.ContainsFunc(r.Method, func(c rune) bool { return notVisible(c) || c > 0x7f || strings.ContainsRune(separators, c) })
 }
 
-// formless reports whether a target has none of the forms that a request to a server may
+// badForm reports whether a target has none of the forms that a request to a server may
 // have: a path, or over HTTP/1.1 the whole address with its host (RFC 9112, 3.2.1 and
 // 3.2.2; RFC 9113, 8.3.1; RFC 9110, 4.2.1). "*" is looked at elsewhere.
 func badForm(r *http.Request) bool {
@@ -43,7 +43,7 @@ func badForm(r *http.Request) bool {
 	return r.ProtoMajor > 1 || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Opaque != ""
 }
 
-// misdeclared reports whether the Content-Length of a request is not one number, or
+// badLength reports whether the Content-Length of a request is not one number, or
 // says that a body comes where none does (RFC 9113, 8.1.1): who goes by the field
 // would take what follows for the body. Net/http compares it with the body alone.
 func badLength(r *http.Request) bool {
@@ -58,7 +58,7 @@ func badLength(r *http.Request) bool {
 	return err != nil || r.ContentLength >= 0 && n != r.ContentLength
 }
 
-// unexpected reports whether a request expects what nobody here does (RFC 9110,
+// badExpectation reports whether a request expects what nobody here does (RFC 9110,
 // 10.1.1). Over HTTP/1.1 net/http has looked itself.
 func badExpectation(r *http.Request) bool {
 	return r.ProtoMajor >= 2 && r.Header["Expect"] != nil && !field.Has(r.Header["Expect"], "100-continue")

@@ -23,13 +23,13 @@ type ProxyProtocol struct {
 	From []string `yaml:"from"`
 }
 
-// announces reports whether connections from a peer begin with a PROXY header.
+// expectsProxyHeader reports whether connections from a peer begin with a PROXY header.
 func (s *Server) expectsProxyHeader(peer net.Addr) bool {
 	from := s.current.Load().proxyProtocolFrom
 	return !from.Empty() && from.Has(addrOf(peer))
 }
 
-// seatAnnounced finds a place for a connection that is to say whose it is, and
+// acceptProxied finds a place for a connection that is to say whose it is, and
 // reads that in a goroutine of its own, for which Run waits. It reports true when
 // the listener has ended.
 func (l *listener) acceptProxied(nc net.Conn) (done bool) {
@@ -41,7 +41,7 @@ func (l *listener) acceptProxied(nc net.Conn) (done bool) {
 	return false
 }
 
-// announce reads a connection's PROXY header and admits its client.
+// readProxyHeader reads a connection's PROXY header and admits its client.
 func (l *listener) readProxyHeader(nc net.Conn) {
 	s := l.server
 	stop := context.AfterFunc(s.life.handshakes, func() { _ = nc.Close() })
@@ -70,7 +70,7 @@ func (l *listener) readProxyHeader(nc net.Conn) {
 	l.admit(nc, at)
 }
 
-// name gives the place of a client that was not known yet to one that is.
+// assign gives the place of a client that was not known yet to one that is.
 func (p *connSlots) assign(client netip.Addr) slotResult {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -81,20 +81,20 @@ func (p *connSlots) assign(client netip.Addr) slotResult {
 	return acquired
 }
 
-// nameAnyway is name beyond the client's share.
+// assignBeyond is name beyond the client's share.
 func (p *connSlots) assignBeyond(client netip.Addr) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.count(client)
 }
 
-// noHeader is for load balancers, or whoever has their address, that do not say
+// noProxyHeaderAnswer is for load balancers, or whoever has their address, that do not say
 // whose a connection is.
 const noProxyHeaderAnswer = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n" +
 	"Content-Type: text/plain; charset=utf-8\r\n\r\n" +
 	"Connections from this address must begin with a PROXY header: it is in proxy_protocol.from.\n"
 
-// unannounced says why a connection is turned away.
+// rejectProxied says why a connection is turned away.
 func (l *listener) rejectProxied(nc net.Conn, err error) {
 	s := l.server
 	if errors.Is(err, io.EOF) {
@@ -110,7 +110,7 @@ func (l *listener) rejectProxied(nc net.Conn, err error) {
 	}
 }
 
-// uninvited tells of a PROXY header from somebody who may not send one.
+// warnProxyHeader tells of a PROXY header from somebody who may not send one.
 func (s *Server) warnProxyHeader(peer net.Addr) {
 	s.warn.proxyHeader.warn(s.errors, "a PROXY header came from an address that is not in proxy_protocol.from, and was refused: if that is your load balancer, add it there", "address", peer.String())
 }

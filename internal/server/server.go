@@ -186,9 +186,9 @@ type Setup struct {
 	// Clients finds who is behind a proxy that is trusted, for the log; nil:
 	// nobody is.
 	Clients *netset.Finder
-	// Follow says who wants to know of requests.
+	// Tracing says who wants to know of requests.
 	Tracing Tracing
-	// Announced are load balancers that begin connections with a PROXY header.
+	// ProxyProtocolFrom are load balancers that begin connections with a PROXY header.
 	ProxyProtocolFrom netset.Set
 	Tickets           SharedTickets
 	// Auto has certificates that come by themselves; nil: all are in files.
@@ -275,7 +275,7 @@ type current struct {
 	// clients finds who is behind a proxy; nil: nobody is.
 	clients *netset.Finder
 	tracing Tracing
-	// announced are who begin connections with a PROXY header.
+	// proxyProtocolFrom are who begin connections with a PROXY header.
 	proxyProtocolFrom netset.Set
 	// generation is that of HTTP/3 connections.
 	generation steer.Generation

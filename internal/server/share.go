@@ -18,7 +18,7 @@ type Share struct {
 }
 
 const (
-	// keptShare is the part that is kept for the rest: a quarter, or where a
+	// reservedShare is the part that is kept for the rest: a quarter, or where a
 	// server only answers WebSockets, or the operator asks for more of them,
 	// leanShare. coreKept are the event loops' own, of each core.
 	reservedShare = 4
@@ -26,7 +26,7 @@ const (
 	leastReserved = 32
 	coreReserved  = 4
 	mostReserved  = 8192
-	// spareShare is the part that WebSockets leave to other connections: those that
+	// otherShare is the part that WebSockets leave to other connections: those that
 	// ask for files while WebSockets are at their limit, and handshakes. At least
 	// leastSpare, where there are enough.
 	otherShare = 64

@@ -10,12 +10,12 @@ import (
 	"millrace/internal/lane"
 )
 
-// places bounds the number of connections: of all clients, and of one address,
-// so that one client cannot take the places of all.
+// connSlots bounds the number of connections, of all clients together and of each
+// address. A connection has a slot from accept until it is closed.
 type connSlots struct {
 	closed chan struct{}
 	once   sync.Once
-	freed  chan struct{} // one token: a place may be free
+	freed  chan struct{} // one token: a slot may be free
 
 	mu    sync.Mutex
 	bound bounds
@@ -26,15 +26,15 @@ type connSlots struct {
 // bounds are what a reload may change.
 type bounds struct {
 	all, each   int
-	descriptors int                   // that connections and WebSockets may have together; 0: not known
-	sockets     func() int            // descriptors of WebSockets
-	trusted     func(netip.Addr) bool // proxies, which come for many clients
+	descriptors int                   // for connections and WebSockets together; 0: not known
+	sockets     func() int            // how many descriptors WebSockets use
+	trusted     func(netip.Addr) bool // proxies, which have connections for many clients
 }
 
-// peer is an address with connections.
+// peer is a client address with connections.
 type peer struct {
 	open       int
-	shedFailed time.Time // when there was nothing to close for one more
+	shedFailed time.Time // when no connection of its own could be closed for one more
 }
 
 func newConnSlots() *connSlots {
@@ -55,8 +55,8 @@ func (p *connSlots) wake() {
 	}
 }
 
-// client is what the client behind an address is counted as: clientOf, or
-// nothing for a proxy, which comes for many.
+// client returns the address that a connection is counted under: clientOf, or the zero
+// address for a trusted proxy, whose connections are for many clients.
 func (p *connSlots) client(addr net.Addr) netip.Addr {
 	p.mu.Lock()
 	trusted := p.bound.trusted
@@ -84,16 +84,16 @@ func clientOf(addr net.Addr) netip.Addr {
 	return lane.ClientOf(a)
 }
 
-// verdict says what becomes of a new connection.
+// slotResult is the result of asking for a slot.
 type slotResult int
 
 const (
 	acquired   slotResult = iota
-	allFull               // nobody may connect
-	clientFull            // this client has all that it may have
+	allFull               // all slots are taken
+	clientFull            // this client has as many as it may have
 )
 
-// take gives a client a place; with force, beyond its share.
+// acquire takes a slot for a client; with force, beyond its share.
 func (p *connSlots) acquire(client netip.Addr, force bool) slotResult {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,7 +109,7 @@ func (p *connSlots) acquire(client netip.Addr, force bool) slotResult {
 	return acquired
 }
 
-// count notes that a client has one more place. The caller holds the lock.
+// count notes that a client has one more slot. The caller holds the lock.
 func (p *connSlots) count(client netip.Addr) {
 	if !client.IsValid() {
 		return
@@ -122,14 +122,14 @@ func (p *connSlots) count(client netip.Addr) {
 	q.open++
 }
 
-// crowd reports whether more than half of the places are taken.
+// halfFull reports whether more than half of the slots are taken.
 func (p *connSlots) halfFull() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.open > p.bound.all/2
 }
 
-// give gives a place back.
+// release gives a slot back.
 func (p *connSlots) release(client netip.Addr) {
 	p.mu.Lock()
 	p.open--
@@ -142,13 +142,12 @@ func (p *connSlots) release(client netip.Addr) {
 	p.wake()
 }
 
-// shedEvery is how often somebody who waits for a place looks for a connection
-// to close: there may be none at first. So often at most are the connections of
-// one client looked through for another one of its own.
+// shedEvery is how often a connection that waits for a slot looks for another one to
+// close. The connections of one client are searched at most that often for one more.
 const shedEvery = 100 * time.Millisecond
 
-// makeRoom lets shed close one of a client's connections, unless that was tried
-// in vain a moment ago. It reports whether one was closed.
+// makeRoom calls shed, which closes one of the client's connections, unless that failed
+// less than shedEvery ago. It reports whether one was closed.
 func (p *connSlots) makeRoom(client netip.Addr, shed func() bool) bool {
 	p.mu.Lock()
 	q := p.peers[client]
@@ -170,10 +169,10 @@ func (p *connSlots) makeRoom(client netip.Addr, shed func() bool) bool {
 
 func (p *connSlots) close() { p.once.Do(func() { close(p.closed) }) }
 
-// seat finds a place for an accepted connection. While there is none, it closes
-// those that are idle and, failing that, those whose clients are too slow, and
-// waits. A client that has its share makes room with connections of its own, or
-// is turned away at once: nobody waits behind it. done: the listener has ended.
+// acquireSlot finds a slot for an accepted connection. While all are taken, it closes
+// idle connections, then those of slow clients, and waits. A client that has its share
+// loses one of its own connections instead, or is refused at once, so that no other
+// client waits for it. done: the listener has ended.
 func (l *listener) acquireSlot(client netip.Addr) (ok, done bool) {
 	s := l.server
 	var tick *time.Ticker
@@ -186,7 +185,7 @@ func (l *listener) acquireSlot(client netip.Addr) (ok, done bool) {
 			if !s.slots.makeRoom(client, func() bool { return s.shed(mine) }) {
 				return false, false
 			}
-			force = true // what was closed gives its place back in a moment
+			force = true // the connection that was closed releases its slot in a moment
 			continue
 		case allFull:
 			if !s.shed(nil) {
@@ -208,15 +207,15 @@ func (l *listener) acquireSlot(client netip.Addr) (ok, done bool) {
 	}
 }
 
-// warnFull logs that clients wait because nobody's connection can be closed for
-// them, and what would help.
+// warnFull logs that clients wait because no connection can be closed for them, and what
+// would help.
 func (s *Server) warnFull() {
 	n, sockets, hint := s.slots.fullness()
 	s.warn.allFull.warn(s.errors, "there is no place for another connection, and clients wait to be accepted", "connections", n, "websocket_descriptors", sockets, "limit", hint)
 }
 
-// fullness is how many connections there are and how many descriptors WebSockets
-// have, and what bounds them.
+// fullness returns the number of connections, the number of descriptors of WebSockets,
+// and the setting that bounds them.
 func (p *connSlots) fullness() (open, sockets int, hint string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -229,18 +228,18 @@ func (p *connSlots) fullness() (open, sockets int, hint string) {
 	return p.open, sockets, "limits.connections"
 }
 
-// shed closes a connection of the clients that are meant, all if which is nil:
-// an idle one before one that is slow. It reports whether there was one.
+// shed closes a connection of the clients that which selects (nil: all): an idle one, or
+// else one whose client is slow. It reports whether there was one.
 func (s *Server) shed(which func(net.Addr) bool) bool {
 	return s.lane.ShedIdle(which) || s.streams.shedIdle(which) || s.quic.shedIdle(which) || s.lane.ShedSlow(which)
 }
 
-// crowdedAnswer is for clients that have their share of the connections.
+// clientFullAnswer is for clients that have as many connections as they may have.
 const clientFullAnswer = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 10\r\n" +
 	"Content-Type: text/plain; charset=utf-8\r\nContent-Length: 64\r\n\r\n" +
 	"There are too many connections from your address: close some.  \n"
 
-// refuse turns a connection away. It does not wait for the client.
+// refuse closes a connection, over plain HTTP with a 503. It does not wait for the client.
 func (l *listener) refuse(nc net.Conn) {
 	l.server.meters.Rejected.Add(0, 1)
 	l.server.warn.clientFull.warn(l.server.errors, "an address has as many connections as it may, and more are refused: see limits.connections_per_address and limits.trusted_proxies", "address", nc.RemoteAddr().String())

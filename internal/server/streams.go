@@ -20,7 +20,7 @@ type streams struct {
 	open map[net.Conn]*h2Conn
 }
 
-// alone is a connection of HTTP/2 without a lane.
+// h2Conn is a connection of HTTP/2 without a lane.
 type h2Conn struct {
 	net.Conn
 	stall.Handlers
@@ -37,7 +37,7 @@ func (a *h2Conn) Evict() {
 	closeBelow(a.Conn)
 }
 
-// withStreams is for http.Server.ConnContext.
+// trackH2 is for http.Server.ConnContext.
 func (s *Server) trackH2(ctx context.Context, nc net.Conn) context.Context {
 	a := &h2Conn{Conn: nc, server: s}
 	s.streams.mu.Lock()
@@ -49,7 +49,7 @@ func (s *Server) trackH2(ctx context.Context, nc net.Conn) context.Context {
 	return stall.With(ctx, &a.Handlers)
 }
 
-// serveAlone is ServeHTTP where a stream's end is seen nowhere else. What is left of an
+// serveH2 is ServeHTTP where a stream's end is seen nowhere else. What is left of an
 // answer is sent before it returns: net/http waits for the client after that, too, and
 // nobody sees it.
 func (s *Server) serveH2(w http.ResponseWriter, r *http.Request) {
@@ -159,7 +159,7 @@ func (s *Server) watchStreams() (stop func()) {
 	}
 }
 
-// crowds are the connections that may have streams.
+// streamConns are the connections that may have streams.
 func (s *Server) streamConns() []stall.Conn {
 	all := s.lane.WithStreams(nil, s.slots.client)
 	s.streams.mu.Lock()

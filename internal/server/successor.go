@@ -12,41 +12,41 @@ import (
 	"millrace/internal/process/handover"
 )
 
-// HandOver says that another process serves at the same sockets. When Run's
-// context ends, running requests, downloads, uploads, streams and WebSockets go
-// on for as long as patience says before the drain begins. stopped is called as soon
-// as no client comes here any more, and leave at the end of the patience, with
-// clients still connected, to send away those that never end.
-func (s *Server) SetSuccessor(patience time.Duration, stopped, leave func()) {
-	hurry := make(chan struct{})
-	s.successor.Store(&successor{patience, stopped, leave, hurry, sync.OnceFunc(func() { close(hurry) })})
+// SetSuccessor says that another process serves at the same sockets. When Run's context
+// ends, running requests, downloads, uploads, streams and WebSockets may go on for the
+// timeout before the drain begins. stopped is called as soon as no new client can come
+// to this process, timedOut after the timeout if clients are still connected: it closes
+// the connections that never end by themselves.
+func (s *Server) SetSuccessor(timeout time.Duration, stopped, timedOut func()) {
+	drainNow := make(chan struct{})
+	s.successor.Store(&successor{timeout, stopped, timedOut, drainNow, sync.OnceFunc(func() { close(drainNow) })})
 }
 
-// OwnTickets are the keys of session tickets, with which the other process can go
-// on with the sessions of this one's clients: they need no full handshake.
+// OwnTickets returns the keys of session tickets, so that the other process can resume
+// the TLS sessions of this one's clients.
 func (s *Server) OwnTickets() []byte { return s.tickets.save() }
 
 // Answer asks the event loops whether they go round: see [lane.Lane.CheckLoops].
 func (s *Server) Answer(ctx context.Context) error { return s.lane.CheckLoops(ctx) }
 
-// Hurry ends the patience of HandOver: the drain begins.
+// DrainNow ends the timeout of SetSuccessor at once: the drain begins.
 func (s *Server) DrainNow() {
 	if h := s.successor.Load(); h != nil {
 		h.startDrain()
 	}
 }
 
-// successor is what HandOver was told.
+// successor has the arguments of SetSuccessor.
 type successor struct {
 	timeout    time.Duration
 	stopped    func()
 	timedOut   func()
-	drainNow   <-chan struct{} // closed by end
+	drainNow   <-chan struct{} // closed by startDrain
 	startDrain func()
 }
 
-// Files are descriptors of all sockets that the server listens on, for another
-// process, to which the paths of UNIX sockets belong from now on: they stay when
+// Files returns descriptors of all sockets that the server listens on, for another
+// process. From then on the paths of UNIX sockets belong to that process: they stay when
 // this server ends. The caller closes the descriptors.
 func (s *Server) Files() (files []*os.File, err error) {
 	s.mu.Lock()
@@ -77,15 +77,15 @@ func (s *Server) Files() (files []*os.File, err error) {
 	return files, nil
 }
 
-// TakePathsBack says that the other process has failed.
+// ReclaimPaths undoes what Files did to UNIX sockets: the other process has failed.
 func (s *Server) ReclaimPaths() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.keepPaths(false)
 }
 
-// leavePaths says whether the paths of UNIX sockets stay when the listeners are
-// closed. s.mu must be held.
+// keepPaths sets whether the paths of UNIX sockets stay when the listeners are closed.
+// s.mu must be held.
 func (s *Server) keepPaths(stay bool) {
 	for _, l := range s.reload.listeners {
 		if u, ok := l.ln.(*net.UnixListener); ok && (stay || l.bound) {
@@ -94,7 +94,8 @@ func (s *Server) keepPaths(stay bool) {
 	}
 }
 
-// linger lets go on what is under way, while another process serves who comes.
+// serveRemaining waits until what is under way has ended, or the timeout. Another process
+// serves new clients meanwhile.
 func (s *Server) serveRemaining(h *successor) {
 	ctx, cancel := context.WithTimeout(context.Background(), h.timeout)
 	defer cancel()
@@ -118,7 +119,7 @@ func (s *Server) serveRemaining(h *successor) {
 	for packets := true; ; {
 		if packets && s.quic.open() == 0 {
 			packets = false
-			s.quic.close() // what comes on UDP is all for the other process from now on
+			s.quic.close() // from now on all UDP packets are for the other process
 		}
 		if !packets && s.lane.Open() == 0 && s.sockets() == 0 && isClosed(accepted) {
 			return
@@ -137,7 +138,7 @@ func (s *Server) serveRemaining(h *successor) {
 	}
 }
 
-// sockets is how many descriptors WebSockets have.
+// sockets returns how many descriptors WebSockets use.
 func (s *Server) sockets() int {
 	s.slots.mu.Lock()
 	count := s.slots.bound.sockets

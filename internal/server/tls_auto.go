@@ -282,7 +282,7 @@ func isChallenge(hello *tls.ClientHelloInfo) bool {
 	return len(hello.SupportedProtos) == 1 && hello.SupportedProtos[0] == challengeProto
 }
 
-// provingNames answers the challenges of CAs, and passes on everything else. It
+// withChallenges answers the challenges of CAs, and passes on everything else. It
 // comes before routes and redirects, so that these cannot keep certificates from
 // being issued.
 func (s *Server) withChallenges(next http.Handler) http.Handler {

@@ -78,7 +78,7 @@ func (l *listener) handshake(nc *countedConn) *tls.Conn {
 	return tc
 }
 
-// shook counts a handshake.
+// countHandshake counts a handshake.
 func (s *Server) countHandshake(state tls.ConnectionState) {
 	if state.Version == tls.VersionTLS13 {
 		s.meters.TLS.V13.Add(0, 1)

@@ -61,7 +61,7 @@ func newTicketKey(turn int64) ticketKey {
 	return k
 }
 
-// tickets are the keys of the session tickets. Without a store they are all
+// ticketKeys are the keys of the session tickets. Without a store they are all
 // this process's own. With one, what is in it is the truth, and own keys are
 // made only when it cannot be reached or is empty.
 type ticketKeys struct {
@@ -166,7 +166,7 @@ func (k ticketKey) ended(unix int64) bool {
 	return unix >= k.startsAt+int64(ticketLife/time.Second) || k.startsAt > unix+int64(2*ticketPeriod/time.Second)
 }
 
-// sealing is the index of the key whose turn it is: the newest of the shared
+// sealingKey is the index of the key whose turn it is: the newest of the shared
 // ones, or without one the newest. It is -1 when all are too old. If two
 // keys have the same turn, every machine chooses the same one.
 func sealingKey(keys []ticketKey, unix int64) int {
@@ -199,7 +199,7 @@ func compareKeys(a, b ticketKey) int {
 	return bytes.Compare(a.secret[:], b.secret[:])
 }
 
-// meet learns the keys in the store, and puts one there if the last is about to
+// syncStore learns the keys in the store, and puts one there if the last is about to
 // end. When two machines do so at once the second wins, and the first finds
 // that out a minute later, before the key has its turn.
 func (t *ticketKeys) syncStore(ctx context.Context) {
@@ -262,7 +262,7 @@ func (t *ticketKeys) learn(known []ticketKey, unix int64) []ticketKey {
 	return slices.Clone(known)
 }
 
-// tell logs that the store fails, or does so no more, once.
+// reportStore logs that the store fails, or does so no more, once.
 func (t *ticketKeys) reportStore(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -278,14 +278,14 @@ func (t *ticketKeys) reportStore(ctx context.Context, err error) {
 	t.storeFailed = err != nil
 }
 
-// A vault is the keys in a store: one object, sealed with AES-256-GCM.
+// ticketStore is the keys in a store: one object, sealed with AES-256-GCM.
 type ticketStore struct {
 	store store.Store
 	name  string
 	seal  cipher.AEAD
 }
 
-// newVault derives the object's name from the secret, too: machines with
+// newTicketStore derives the object's name from the secret, too: machines with
 // another secret have other keys, and do not overwrite these.
 func newTicketStore(s SharedTickets) *ticketStore {
 	key, err := hkdf.Key(sha256.New, []byte(s.Secret), nil, "millrace tls tickets: key", 32)

@@ -14,7 +14,7 @@ import (
 	"millrace/internal/wire/netset"
 )
 
-// Follow says who wants to know of requests, those of the fast lane's excepted:
+// Tracing says who wants to know of requests, those of the fast lane's excepted:
 // they cost less than to follow them would.
 type Tracing struct {
 	Tracer *trace.Tracer      // nil: nobody
@@ -22,7 +22,7 @@ type Tracing struct {
 	Slow   *slow.Store        // gets those that took long; nil: nobody does
 }
 
-// follow begins to follow a request, of which others may have been told.
+// beginTrace begins to follow a request, of which others may have been told.
 func (w *writer) beginTrace(now *current, r *http.Request, began time.Time, told *trace.Mark) {
 	t := now.tracing.Tracer
 	if t == nil {
@@ -34,7 +34,7 @@ func (w *writer) beginTrace(now *current, r *http.Request, began time.Time, told
 	w.trace.Continue(told)
 }
 
-// unfollow ends that, and hands the request to those who want it.
+// endTrace ends that, and hands the request to those who want it.
 func (w *writer) endTrace(now *current, r *http.Request, job *meter.Job, took time.Duration) {
 	sampled := now.tracing.Spans != nil && w.trace.Sampled()
 	kept := !w.noLog && slow.Slow(job, took) && now.tracing.Slow.Wants(w.began)
@@ -80,7 +80,7 @@ func cut(s string, most int) string {
 	return strings.ToValidUTF8(strings.Clone(s[:min(len(s), most)]), "\ufffd")
 }
 
-// unnamed is the header of the answer without the request's id: the next one's is
+// headerWithoutID is the header of the answer without the request's id: the next one's is
 // another.
 func (w *writer) headerWithoutID() http.Header {
 	h := w.Header()

@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// rehearsers ask at once. What they ask may come from upstreams.
+	// warmUpWorkers ask at once. What they ask may come from upstreams.
 	warmUpWorkers = 16
-	// rehearsals is how often the list is gone through: the first time begins what the
+	// warmUpRounds is how often the list is gone through: the first time begins what the
 	// second finds done, as a fetch for a cache or a compressed copy of a file.
 	warmUpRounds = 2
-	// audienceRoom is how much of a body is made: all of what the lane keeps in memory.
+	// discardRoom is how much of a body is made: all of what the lane keeps in memory.
 	discardRoom = 1 << 20
 )
 
@@ -31,7 +31,7 @@ func (s *Server) Hottest(answers, bytes int) []lane.HotRequest {
 	return s.lane.HotRequests(answers, bytes)
 }
 
-// Rehearse asks for what clients will ask for, so that the fast lane has the
+// WarmUp asks for what clients will ask for, so that the fast lane has the
 // answers before they come. It returns when ctx ends at the latest, and then done
 // is closed when the last of these requests has ended. No request is logged,
 // counted or limited.
@@ -50,7 +50,7 @@ func (s *Server) WarmUp(ctx context.Context, list []lane.HotRequest) (done <-cha
 	return ended
 }
 
-// rehearseAll makes each request once.
+// warmUpAll makes each request once.
 func (s *Server) warmUpAll(ctx context.Context, list []lane.HotRequest) {
 	next := make(chan *lane.HotRequest)
 	var all sync.WaitGroup
@@ -72,7 +72,7 @@ func (s *Server) warmUpAll(ctx context.Context, list []lane.HotRequest) {
 	}
 }
 
-// rehearse makes one request. What it fails for is told to who asks in earnest.
+// warmUpOne makes one request. What it fails for is told to who asks in earnest.
 func (s *Server) warmUpOne(ctx context.Context, a *lane.HotRequest) {
 	target, err := url.ParseRequestURI(a.Target)
 	if err != nil {
@@ -92,7 +92,7 @@ func (s *Server) warmUpOne(ctx context.Context, a *lane.HotRequest) {
 	s.ServeHTTP(&discardWriter{http.Header{}, discardRoom}, r.WithContext(within))
 }
 
-// audience is the client of a rehearsal, whom no body interests.
+// discardWriter is the client of a rehearsal, whom no body interests.
 type discardWriter struct {
 	header http.Header
 	room   int // bytes of a body that are taken

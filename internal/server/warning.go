@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// quietFor is how long a warning that comes again and again is counted before
+// warningInterval is how long a warning that comes again and again is counted before
 // it is written once more.
 const warningInterval = 10 * time.Second
 
-// repeated is one kind of warning, of which there may be very many.
+// warning is one kind of warning, of which there may be very many.
 type warning struct {
 	mu         sync.Mutex
 	last       time.Time

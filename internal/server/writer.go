@@ -15,22 +15,22 @@ import (
 	"millrace/internal/wire/stall"
 )
 
-// writer is the only ResponseWriter between net/http and a job. Everything
-// that concerns all answers is done here, so that nobody else wraps it: a wrapper
-// that forgets ReadFrom silently loses sendfile.
+// writer is the only ResponseWriter between net/http and a job. Everything that all
+// answers need is done here, so that no other code wraps it: a wrapper without ReadFrom
+// silently loses sendfile.
 type writer struct {
 	rw           http.ResponseWriter
-	r            *http.Request // as net/http has it
+	r            *http.Request // net/http's
 	lane         *lane.Lane
 	copiers      *copiers
 	h1           bool          // rw is HTTP/1's, and has ReadFrom
-	deadline     writeDeadline // HTTP/3 only: nobody else watches over its clients
-	writeTimeout time.Duration // for each piece; of slow
-	always       http.Header   // fields of all answers over TLS; nil for none
-	through      bool          // rw is the lane's own, not net/http's
-	// waits is told where rw may wait for the client; nil: others see that.
+	deadline     writeDeadline // HTTP/3 only, where nothing else bounds slow clients
+	writeTimeout time.Duration // for each piece, with deadline
+	always       http.Header   // header fields of all answers over TLS; nil: none
+	through      bool          // rw is the lane's, not net/http's
+	// waits counts writes that may wait for the client; nil: it is counted elsewhere.
 	waits *stall.Handlers
-	// rehearsal: nobody gets the answer, and nobody counts it.
+	// warmUp: the answer is for no client, and is not counted.
 	warmUp bool
 	status int
 	bytes  int64 // of the body
@@ -38,23 +38,23 @@ type writer struct {
 
 	site     *site.Site
 	pages    site.Pages
-	appPages site.Pages // for what an application answers
-	replaced string     // the page that takes the place of this answer; what the job writes is dropped
+	appPages site.Pages // pages for errors of an application
+	replaced string     // the error page that replaces the answer; what the job writes is dropped
 	forced   int        // the status of that page
 	noLog    bool
-	ownPage  bool // the answer has a header and a page of its own
+	ownPage  bool // the answer keeps its header and its body
 
 	trace        trace.Request
 	began        time.Time     // of the trace
-	headerSentAt time.Duration // after it: when the header was sent
-	// idField is the field of the request's id.
+	headerSentAt time.Duration // when the header was sent, since began
+	// idField is the name of the field with the request's id.
 	idField string
 
 	rules           *headerRules // nil: nothing
 	notModifiedType []string     // the Content-Type that a 304 stands for
 }
 
-// These are shared by all answers; net/http only reads them.
+// Shared by all answers; net/http only reads them.
 var (
 	serverHeader = []string{lane.ServerName}
 	closeHeader  = []string{"close"}
@@ -111,8 +111,9 @@ func (w *writer) interim(status int) {
 
 var noLength = []string{"0"}
 
-// stamp adds the headers that every answer has. It checks for a drain here rather
-// than when the request came: a slow answer must end the connection too.
+// addFields adds the header fields that every answer has. Whether the server drains is
+// checked here rather than at the start of the request: a slow answer must end the
+// connection, too.
 func (w *writer) addFields() {
 	if w.trace.On() {
 		w.headerSentAt = time.Since(w.began)
@@ -127,7 +128,7 @@ func (w *writer) addFields() {
 		}
 		w.rules.apply(header, w.code(), kind)
 	}
-	if !w.through { // which does it
+	if !w.through { // else the lane adds it
 		w.rw.Header()["Server"] = serverHeader
 	}
 	for name, values := range w.always {
@@ -141,14 +142,15 @@ func (w *writer) addFields() {
 	}
 }
 
-// OwnPage keeps the site's pages for errors, and its rules for header fields, away
-// from an answer.
+// OwnPage says that the answer is not to be replaced by an error page, nor changed by the
+// site's rules for header fields.
 func (w *writer) OwnPage() { w.ownPage, w.pages, w.appPages = true, nil, nil }
 
-// PassOn notes that the answer is an application's ([send.PassOn]).
+// PassOn notes that the answer comes from an application ([send.PassOn]).
 func (w *writer) PassOn() { w.pages = w.appPages }
 
-// StandsFor notes the Content-Type of what a 304 stands for ([send.StandsFor]).
+// StandsFor notes the Content-Type of the content that a 304 is about
+// ([send.StandsFor]).
 func (w *writer) StandsFor(contentType []string) { w.notModifiedType = contentType }
 
 // Write implements [http.ResponseWriter].
@@ -187,8 +189,8 @@ func (w *writer) begin() {
 	}
 }
 
-// ReadFrom implements [io.ReaderFrom]. Over HTTP/1 it reaches the connection's
-// own, and by that sendfile(2).
+// ReadFrom implements [io.ReaderFrom]. Over HTTP/1 it calls the connection's ReadFrom,
+// which uses sendfile(2).
 func (w *writer) ReadFrom(src io.Reader) (n int64, err error) {
 	w.begin()
 	if w.replaced != "" {
@@ -199,29 +201,29 @@ func (w *writer) ReadFrom(src io.Reader) (n int64, err error) {
 	} else {
 		before := w.bytes
 		n, err = w.copy(src)
-		w.bytes = before // writeSlow has counted
+		w.bytes = before // copy has counted
 	}
 	w.bytes += n
 	return n, err
 }
 
-// copiers are the answers over HTTP/2 that are being copied by large pieces.
+// copiers counts the answers over HTTP/2 that are being copied with large buffers.
 type copiers struct {
 	n      atomic.Int32
 	budget *stall.Budget
 }
 
 const (
-	// largeCopy is a piece as large as the lane has net/http put into one frame
-	// (h2), each of which costs two changes of goroutine. A client that reads
-	// nothing keeps its buffer, so only answers of which warmCopy has gone get
-	// one, and maxLarge at once: 32 MiB.
+	// largeCopy is as much as net/http puts into one frame behind package h2; each
+	// frame costs two changes of goroutine. A client that reads nothing keeps its
+	// buffer, so an answer gets a large one only after warmCopy bytes, and at most
+	// maxLarge answers have one at once: 32 MiB.
 	largeCopy = 256 << 10
 	maxLarge  = 128
 	smallCopy = 16 << 10
 	warmCopy  = 64 << 10
-	// tinyCopy is the first pieces of an answer while many streams wait for their
-	// clients: most of what waits has sent no more.
+	// tinyCopy is the buffer for the beginning of an answer while many streams wait for
+	// their clients: most of those have sent no more than that.
 	tinyCopy = 4 << 10
 )
 
@@ -231,7 +233,7 @@ var (
 	tinyBuffers  = sync.Pool{New: func() any { b := make([]byte, tinyCopy); return &b }}
 )
 
-// copy copies a body, for HTTP/2.
+// copy copies a body, for HTTP/2 and HTTP/3.
 func (w *writer) copy(src io.Reader) (int64, error) {
 	pool := &smallBuffers
 	if w.copiers.budget.Pressed() {
@@ -262,7 +264,7 @@ func (w *writer) copyBy(pool *sync.Pool, src io.Reader) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{src}, *buf)
 }
 
-// waitingWriter is what a body is copied to where somebody is told of waits.
+// waitingWriter is a writer without ReadFrom that counts waits.
 type waitingWriter struct{ w *writer }
 
 // Write implements [io.Writer].
@@ -309,7 +311,7 @@ func (w *writer) Switch(head []byte) (fd int, early []byte, ok bool) {
 // Unwrap lets [http.ResponseController] reach the deadlines.
 func (w *writer) Unwrap() http.ResponseWriter { return w.rw }
 
-// code is the status as it went out.
+// code is the status as it was sent.
 func (w *writer) code() int {
 	if w.status == 0 {
 		return http.StatusOK

@@ -122,7 +122,7 @@ func (f *forward) down(r *http.Request, err error) *refusal {
 	return &refusal{status: http.StatusServiceUnavailable}
 }
 
-// question is the request that asks about r.
+// authRequest is the request that asks about r.
 func (f *forward) authRequest(r *http.Request) *http.Request {
 	q := &http.Request{Method: http.MethodGet, URL: f.url, Host: f.url.Host, Header: r.Header.Clone()}
 	for name := range field.Members(r.Header["Connection"]) {

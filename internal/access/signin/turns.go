@@ -12,7 +12,7 @@ const (
 	// maxWaiting bounds how many requests wait. A page with everything on it is a
 	// hundred.
 	maxWaiting = 1024
-	// sayEvery bounds how often it is said that too many wait.
+	// warnInterval bounds how often it is said that too many wait.
 	warnInterval = time.Minute
 	// maxGuessers bounds how many clients with wrong passwords are remembered, in
 	// memory of some 64 bytes each, and forgetGuesser is for how long.
@@ -20,7 +20,7 @@ const (
 	forgetGuesser = time.Minute
 )
 
-// turns say who is looked at next. A hash takes some 50 ms, and another server its
+// checkQueue say who is looked at next. A hash takes some 50 ms, and another server its
 // time, so one client could keep everybody else out: the turn is that of the client
 // with the fewest wrong passwords of late, together with those of its requests that
 // were there before; then of who came first. A client has at most half of the turns
@@ -60,7 +60,7 @@ func clientOf(a netip.Addr) netip.Prefix {
 	return p
 }
 
-// take waits for a turn, which must be given back with done. It reports false if ctx
+// acquire waits for a turn, which must be given back with done. It reports false if ctx
 // ends before, or too many wait.
 func (t *checkQueue) acquire(ctx context.Context, client netip.Prefix) bool {
 	w := t.join(client)
@@ -127,7 +127,7 @@ func (t *checkQueue) leave(w *waiter) bool {
 	return w.ok
 }
 
-// say reports whether it is to be said that a request got no turn: who makes many of
+// shouldWarn reports whether it is to be said that a request got no turn: who makes many of
 // them must not fill the log.
 func (t *checkQueue) shouldWarn(r *http.Request) bool {
 	if r.Context().Err() != nil {
@@ -143,7 +143,7 @@ func (t *checkQueue) shouldWarn(r *http.Request) bool {
 	return true
 }
 
-// settle ends the waiting of one.
+// finish ends the waiting of one.
 func (t *checkQueue) finish(i int, ok bool) {
 	w := t.waiting[i]
 	t.waiting = append(t.waiting[:i], t.waiting[i+1:]...)
@@ -151,7 +151,7 @@ func (t *checkQueue) finish(i int, ok bool) {
 	close(w.ready)
 }
 
-// done gives a turn back.
+// release gives a turn back.
 func (t *checkQueue) release(client netip.Prefix, right bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

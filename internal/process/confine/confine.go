@@ -119,7 +119,7 @@ type Granted struct {
 	Device, File uint64
 }
 
-// holds reports whether the rule is for all of path, which has no links, and the
+// covers reports whether the rule is for all of path, which has no links, and the
 // same file or folder is still there.
 func (g Granted) covers(path string) bool {
 	if !below(path, g.Path) {
@@ -214,7 +214,7 @@ func Writable(rules []Rule, file string) string {
 // 40).
 const mostLinks = 40
 
-// way is what decides which file an absolute path leads to: the file itself, and all
+// linksTo is what decides which file an absolute path leads to: the file itself, and all
 // links before it, each by the name that it has without those before it.
 func linksTo(file string) (names []string) {
 	rest, at := file, "/"
@@ -245,7 +245,7 @@ func below(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// Around are rules for the folder that a file or folder is in, and for that of
+// Parents are rules for the folder that a file or folder is in, and for that of
 // what a link there leads to: programs change files by putting others in their
 // place, and deployments do so with folders. There is none for folders that hold
 // much else.

@@ -237,7 +237,7 @@ func add(set int, all uint64, d *Domain, r Rule) error {
 	return nil
 }
 
-// tell puts the domain where the next program finds it.
+// domainFile puts the domain where the next program finds it.
 func domainFile(d *Domain) (*os.File, error) {
 	fd, err := unix.MemfdCreate("millrace-domain", 0)
 	if err != nil {

@@ -36,7 +36,7 @@ const (
 	mostSockets     = 256     // more listeners than any config has
 	maxLine         = 8000    // bytes of what a successor says
 	maxState        = 8 << 20 // bytes of a predecessor's line
-	// hearing is how long a successor that serves may take for news, and taking how
+	// newsTimeout is how long a successor that serves may take for news, and taking how
 	// long the line may be full while it does not serve yet.
 	newsTimeout, writeTimeout = time.Second, time.Second
 
@@ -137,7 +137,7 @@ func (n *Successor) Ready(patience time.Duration) error {
 	return err
 }
 
-// Tell tells the successor what this process was told. Once that serves, Tell
+// Notify tells the successor what this process was told. Once that serves, Tell
 // returns when it has taken it in. After an error there is no use in trying again.
 func (n *Successor) Notify(what any) error {
 	text, err := json.Marshal(what)

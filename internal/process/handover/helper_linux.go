@@ -141,7 +141,7 @@ func (h *Helper) Start(files []*os.File, sockets string) (*process, error) {
 	return answer.process, answer.why
 }
 
-// hear takes in what the helper says.
+// receive takes in what the helper says.
 func (h *Helper) receive() {
 	var current *process
 	end := func(why error) {
@@ -207,7 +207,7 @@ func Help(program string, args []string) error {
 	}
 }
 
-// help is the state of a helper.
+// helperState is the state of a helper.
 type helperState struct {
 	talk    *net.UnixConn
 	start   Starter
@@ -271,7 +271,7 @@ func (h *helperState) lives() bool {
 	}
 }
 
-// say tells the server. One that is gone needs no telling.
+// send tells the server. One that is gone needs no telling.
 func (h *helperState) send(text string) {
 	_, _ = h.talk.Write([]byte(text[:min(len(text), mostMessage)]))
 }

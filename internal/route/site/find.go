@@ -146,7 +146,7 @@ func (s *Site) find(r *http.Request, told func(Step)) Found {
 	return f
 }
 
-// elsewhere sends the client to the clean path, unless that is what it has asked for, or
+// redirectToClean sends the client to the clean path, unless that is what it has asked for, or
 // a rule has made it.
 func (f *Found) redirectToClean(r *http.Request, clean string) {
 	if f.Request == r && (clean != r.URL.Path || urlpath.EncodesSlash(r.URL.RawPath) && !strings.ContainsRune(clean, '\\')) {

@@ -22,7 +22,7 @@ type Route struct {
 	Pattern string
 	Handler http.Handler
 	Job     *meter.Job
-	// AsItCame is for jobs that pass the path on: one that is not clean reaches
+	// RawPath is for jobs that pass the path on: one that is not clean reaches
 	// them if it can be read in no way that leads to another route. Others get no
 	// dot segments, however they are written: the client is sent to the clean path.
 	RawPath bool

@@ -98,7 +98,7 @@ func (r *refusals) note(name, ca string, one refusal) {
 	r.of[name][ca] = one
 }
 
-// patient is how a CA is asked: not again before the time that it has given.
+// throttledTransport is how a CA is asked: not again before the time that it has given.
 type throttledTransport struct {
 	ca        string
 	directory string // its URL
@@ -108,7 +108,7 @@ type throttledTransport struct {
 
 var errNoClient = errors.New("certmagic keeps the client of an issuer elsewhere now: adapt this package")
 
-// beg has an issuer ask patiently, and returns its client. certmagic has no
+// throttle has an issuer ask patiently, and returns its client. certmagic has no
 // option for that, and tells nobody what a CA says in Retry-After.
 func throttle(issuer *certmagic.ACMEIssuer, refused *refusals) (*http.Client, error) {
 	field := reflect.ValueOf(issuer).Elem().FieldByName("httpClient")

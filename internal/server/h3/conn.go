@@ -140,7 +140,7 @@ func (c *conn) roomForHeader(ctx context.Context) bool {
 	return true
 }
 
-// move tells roomForHeader to look again.
+// signalRoom tells roomForHeader to look again.
 func (c *conn) signalRoom() {
 	select {
 	case c.roomFreed <- struct{}{}:

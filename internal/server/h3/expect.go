@@ -16,7 +16,7 @@ func expects(r *http.Request) bool {
 	return r.ContentLength != 0 && r.Header["Expect"] != nil && field.Has(r.Header["Expect"], "100-continue")
 }
 
-// patient is the answer to a client that waits to continue. Who reads the body first
+// continueWriter is the answer to a client that waits to continue. Who reads the body first
 // has the client told, and may be another goroutine than who answers: until the answer
 // begins, its fields are kept apart from quic-go's.
 type continueWriter struct {
@@ -29,7 +29,7 @@ type continueWriter struct {
 	answered  bool // the answer: no 100 may follow
 }
 
-// await has a request's client told to continue when its body is read.
+// withContinue has a request's client told to continue when its body is read.
 func withContinue(w http.ResponseWriter, r *http.Request) *continueWriter {
 	p := &continueWriter{ResponseWriter: w, header: http.Header{}, body: r.Body}
 	r.Body = continueBody{p}
@@ -85,7 +85,7 @@ func (p *continueWriter) finish() {
 	maps.Copy(p.ResponseWriter.Header(), p.header) // trailers
 }
 
-// awaited is the body that such a client will send.
+// continueBody is the body that such a client will send.
 type continueBody struct{ w *continueWriter }
 
 // Read implements [io.Reader].

@@ -32,7 +32,7 @@ const (
 // blocks are what usual header blocks are looked at in.
 var blocks = sync.Pool{New: func() any { return new([4 << 10]byte) }}
 
-// look reads a request's header before quic-go does, which resets the stream of one that
+// refusalOf reads a request's header before quic-go does, which resets the stream of one that
 // it cannot take. Blocks can be decoded twice, as our settings allow no dynamic table
 // (RFC 9204, 3.2.3).
 func refusalOf(str *quic.Stream, limit int) h2.Refusal {
@@ -66,7 +66,7 @@ func refusalOf(str *quic.Stream, limit int) h2.Refusal {
 	return refusalOfBlock(b[at:], limit)
 }
 
-// judge decodes a header block as far as is needed.
+// refusalOfBlock decodes a header block as far as is needed.
 func refusalOfBlock(block []byte, limit int) h2.Refusal {
 	next := qpack.NewDecoder().Decode(block)
 	count := len(block) > limit/mostGrowth
@@ -89,7 +89,7 @@ func refusalOfBlock(block []byte, limit int) h2.Refusal {
 	return h2.Refuse(scheme, path)
 }
 
-// say answers a request that quic-go does not see.
+// writeRefusal answers a request that quic-go does not see.
 func writeRefusal(str *quic.Stream, r h2.Refusal, patience time.Duration) {
 	str.ReleaseStreamCredit()
 	var block bytes.Buffer
