@@ -22,8 +22,8 @@ const (
 	headerSlack = 10 * 32
 )
 
-// newH2 is net/http's HTTP/2. Behind a lane, which has its own timeouts and
-// watches the connections, it has none.
+// newH2 returns net/http's server for HTTP/2. Behind a lane it has no timeouts: the lane
+// has its own.
 func newH2(h http.Handler, o Options, l *log.Logger, behindLane bool) *http.Server {
 	srv := &http.Server{
 		Handler:        h,
@@ -39,9 +39,9 @@ func newH2(h http.Handler, o Options, l *log.Logger, behindLane bool) *http.Serv
 	if !behindLane {
 		srv.ReadHeaderTimeout, srv.IdleTimeout = o.HeaderTimeout, o.IdleTimeout
 		srv.HTTP2.WriteByteTimeout = o.WriteTimeout
-		// The encoder gets no dynamic table: when a client changes the table's size,
-		// Go 1.26 does so while a header is being encoded, and the whole process
-		// ends (concurrent map access). Behind a lane it does not hear of changes.
+		// The encoder gets no dynamic table: when a client changes the table's size, Go
+		// 1.26 changes it while a header is being encoded, and the process ends
+		// (concurrent map access). Behind a lane net/http does not see such changes.
 		srv.HTTP2.MaxEncoderHeaderTableSize = 1
 	}
 	srv.Protocols.SetHTTP1(true)
@@ -49,21 +49,21 @@ func newH2(h http.Handler, o Options, l *log.Logger, behindLane bool) *http.Serv
 	return srv
 }
 
-// innerHTTP2 runs net/http's HTTP/2 on connections whose preface the lane has read.
+// innerHTTP2 runs net/http's HTTP/2 on connections whose preface was read already.
 type innerHTTP2 struct {
 	srv *http.Server
 	run func(*http.Server, *tls.Conn, http.Handler)
 }
 
-// unencrypted is the key under which net/http takes such connections. It is not
-// documented; newLaneHTTP2 fails, and says so, where it is not there.
+// unencrypted is the key of TLSNextProto under which net/http accepts such connections.
+// It is not documented; newInnerHTTP2 returns an error where it is missing.
 const unencrypted = "unencrypted_http2"
 
-// newInnerHTTP2 sets HTTP/2 up.
+// newInnerHTTP2 sets up HTTP/2 for a server.
 func newInnerHTTP2(srv *http.Server) (*innerHTTP2, error) {
 	nobody := newHandoff()
 	_ = nobody.Close()
-	if err := srv.Serve(nobody); !errors.Is(err, net.ErrClosed) { // which does it
+	if err := srv.Serve(nobody); !errors.Is(err, net.ErrClosed) { // Serve sets up HTTP/2
 		return nil, fmt.Errorf("start HTTP/2: %w", err)
 	}
 	in := &innerHTTP2{srv, srv.TLSNextProto[unencrypted]}
@@ -76,17 +76,16 @@ func newInnerHTTP2(srv *http.Server) (*innerHTTP2, error) {
 // prefaceTimeout is how long net/http itself waits for a connection's preface.
 const prefaceTimeout = 10 * time.Second
 
-// screen has clients' header blocks looked at before net/http has them, where there is
-// no lane to do so.
+// screen puts an [h2.Screen] between HTTP/2 clients and net/http, where there is no lane.
 func screen(srv *http.Server) error {
 	in, err := newInnerHTTP2(srv)
 	if err != nil {
 		return err
 	}
 	srv.TLSNextProto["h2"] = func(_ *http.Server, nc *tls.Conn, h http.Handler) {
-		_ = nc.SetReadDeadline(time.Now().Add(prefaceTimeout)) // of a connection: it does not fail
+		_ = nc.SetReadDeadline(time.Now().Add(prefaceTimeout)) // never fails on an open connection
 		if h2.ReadPreface(nc) != nil {
-			_ = nc.Close() // nobody is told
+			_ = nc.Close() // it is not HTTP/2, so there is no GOAWAY
 			return
 		}
 		_ = nc.SetReadDeadline(time.Time{})
@@ -95,7 +94,7 @@ func screen(srv *http.Server) error {
 	return nil
 }
 
-// screenedConn is a connection of net/http's, of which TLS tells more.
+// screenedConn is a screened connection with the state of its TLS.
 type screenedConn struct {
 	*h2.Screen
 	tls *tls.Conn
@@ -104,7 +103,7 @@ type screenedConn struct {
 // ConnectionState fills [http.Request.TLS].
 func (s *screenedConn) ConnectionState() tls.ConnectionState { return s.tls.ConnectionState() }
 
-// newLaneHTTP2 is net/http's part behind the lane.
+// newLaneHTTP2 returns net/http's part behind the lane.
 func newLaneHTTP2(srv *http.Server) (*lane.HTTP2, error) {
 	in, err := newInnerHTTP2(srv)
 	if err != nil {
@@ -122,13 +121,14 @@ func (in *innerHTTP2) serve(ctx context.Context, nc net.Conn) {
 	in.run(in.srv, tls.Client(unwrapped{Conn: nc}, nil), &contextHandler{in.srv.Handler, ctx})
 }
 
-// unwrapped is a connection in the form in which net/http takes it.
+// unwrapped is a connection in the form in which net/http accepts it.
 type unwrapped struct{ net.Conn }
 
 // UnencryptedNetConn is called by net/http.
 func (u unwrapped) UnencryptedNetConn() net.Conn { return u.Conn }
 
-// contextHandler is a handler whose requests have a context, in net/http's way.
+// contextHandler is a handler with a base context for its requests, which net/http asks
+// it for.
 type contextHandler struct {
 	http.Handler
 	ctx context.Context
@@ -137,9 +137,9 @@ type contextHandler struct {
 // BaseContext is called by net/http.
 func (b *contextHandler) BaseContext() context.Context { return b.ctx }
 
-// settings asks net/http what it tells its clients. net/http waits 2 s for an
-// answer to its settings: on a machine that is busy for so long it may end the
-// connection before they are sent, so it is asked more than once.
+// settings reads the SETTINGS that net/http sends to clients. On a machine that is busy
+// for more than 2 s net/http may end the connection before it sends them, so there are
+// several tries.
 func (in *innerHTTP2) settings() (payload []byte, err error) {
 	for range 5 {
 		if payload, err = in.askSettings(); err == nil {

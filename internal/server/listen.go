@@ -25,17 +25,17 @@ type listener struct {
 	server  *Server
 	ln      net.Listener
 	secure  bool
-	bound   bool // by this process, so that the path of a UNIX socket is its own to remove
+	bound   bool // this process has bound it, and removes the path of a UNIX socket
 	started bool
 	stop    chan struct{}
 	once    sync.Once
 }
 
-// bind opens the listeners of setup that are not open yet and returns all of
-// setup's, those for HTTP/3 apart. After an error none that is new stays open.
+// bind opens the listeners of setup that are not open yet, and returns all listeners of
+// setup; quic are those of HTTP/3. After an error no new one stays open.
 func (s *Server) bind(setup Setup) (all map[string]*listener, quic map[string]*quicListener, err error) {
 	all = map[string]*listener{}
-	var fresh, given []*listener // given: the program's, which has opened them
+	var fresh, given []*listener // given: opened by the program
 	defer func() {
 		if err == nil {
 			return
@@ -76,10 +76,10 @@ func (s *Server) bind(setup Setup) (all map[string]*listener, quic map[string]*q
 	return all, quic, nil
 }
 
-// bindAddress adds the listeners of an address to all, and returns those that
-// were not open before, also beside an error. :80 is a socket for each family, so
-// that a reload between it, 0.0.0.0:80 and [::]:80 never closes one that stays;
-// where one for both is inherited, it is that.
+// bindAddress adds the listeners of an address to all, and returns those that were not
+// open before, also with an error. ":80" opens one socket for IPv4 and one for IPv6, so
+// that a reload from :80 to 0.0.0.0:80 keeps the one that stays; where one socket for
+// both was inherited, that is used.
 func (s *Server) bindAddress(setup Setup, all map[string]*listener, addr string, secure bool) (fresh []*listener, err error) {
 	parts := netset.SplitFamilies(addr)
 	if s.reload.listeners[listenerKey(addr, secure)] != nil || isInherited(setup, addr, secure) {
@@ -113,13 +113,13 @@ func (s *Server) bindAddress(setup Setup, all map[string]*listener, addr string,
 
 func listenerKey(addr string, secure bool) string { return fmt.Sprint(addr, secure) }
 
-// noFamily reports whether this machine, or this process's sandbox, has no
-// addresses of the family.
+// noFamily reports whether an error means that this machine, or this process's sandbox,
+// has no addresses of the family.
 func noFamily(err error) bool {
 	return errors.Is(err, syscall.EAFNOSUPPORT) || errors.Is(err, syscall.EADDRNOTAVAIL)
 }
 
-// open is the listener of an inherited socket, or one that is bound here.
+// open returns the listener of an inherited socket, or binds one.
 func open(sockets []*os.File, addr string) (ln net.Listener, bound bool, err error) {
 	if ln := inherited(sockets, addr); ln != nil {
 		return ln, false, nil
@@ -137,7 +137,7 @@ type ListenError struct {
 	err    error
 }
 
-// Error says what to do as well.
+// Error also says what to do.
 func (e *ListenError) Error() string {
 	if other := e.Other(); other != "" {
 		return e.err.Error() + "; choose another one with --listen " + other
@@ -145,7 +145,7 @@ func (e *ListenError) Error() string {
 	return e.err.Error()
 }
 
-// Other is an address that may be free instead, or empty.
+// Other suggests an address that may be free; "": none.
 func (e *ListenError) Other() string {
 	switch {
 	case errors.Is(e.err, syscall.EADDRINUSE):
@@ -156,7 +156,7 @@ func (e *ListenError) Other() string {
 	return ""
 }
 
-// Unwrap is the reason alone.
+// Unwrap returns the reason alone.
 func (e *ListenError) Unwrap() error { return e.err }
 
 // Listen opens host:port, :port or unix:/path, or takes the inherited socket for
@@ -190,8 +190,8 @@ func listen(addr string) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
 		return listenUnix(path)
 	}
-	// Probes of idle connections would tell nothing that the idle timeout does
-	// not end anyway, and cost four system calls for each connection.
+	// No TCP keep-alive: the idle timeout ends dead connections anyway, and setting it
+	// costs four system calls for each connection.
 	config := net.ListenConfig{KeepAlive: -1}
 	of, err := netset.FamilyOf(addr)
 	if err != nil {
@@ -248,13 +248,13 @@ func (l *listener) start() {
 	l.server.life.acceptors.Go(l.accept)
 }
 
-// handshaker is what [tls.Conn] and its like have.
+// handshaker is implemented by [tls.Conn] and similar types.
 type handshaker interface {
 	HandshakeContext(ctx context.Context) error
 }
 
-// accept never gives up: errors of one connection, and a lack of descriptors,
-// are temporary.
+// accept accepts connections until the listener is closed. Other errors, such as a lack
+// of descriptors, are temporary: it tries again.
 func (l *listener) accept() {
 	const least, most = 5 * time.Millisecond, time.Second
 	s, pause := l.server, least
@@ -274,7 +274,7 @@ func (l *listener) accept() {
 				}
 				continue
 			}
-			// Only now: nobody idle is closed for somebody who has not come.
+			// The slot comes after accept, so that no idle connection is closed without need.
 			client := s.slots.client(nc.RemoteAddr())
 			switch ok, done := l.acquireSlot(client); {
 			case done:
@@ -304,8 +304,8 @@ func (l *listener) accept() {
 	}
 }
 
-// admit passes an accepted connection on to net/http, after the handshake if
-// there is one.
+// admit serves an accepted connection that has a slot: by an event loop or a goroutine,
+// after the TLS handshake if there is one.
 func (l *listener) admit(nc net.Conn, client netip.Addr) {
 	s := l.server
 	gone := func() { s.slots.release(client) }
@@ -331,7 +331,8 @@ func (s *Server) serveConn(c lane.NetConn) {
 	}
 }
 
-// acceptQueued lets the listener accept the connections that are queued, and then end.
+// acceptQueued lets the listener accept for d more, the connections that are queued, and
+// then end.
 func (l *listener) acceptQueued(d time.Duration) {
 	if dl, ok := l.ln.(interface{ SetDeadline(time.Time) error }); ok && l.started {
 		_ = dl.SetDeadline(time.Now().Add(d))
@@ -364,7 +365,7 @@ func (l *listener) url() string {
 	return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(tcp.Port))
 }
 
-// countedConn gives its slot back when it is closed, or uncounted.
+// countedConn releases its slot when it is closed, or by Uncount.
 type countedConn struct {
 	*lane.Wire
 	gone func()
@@ -374,7 +375,8 @@ type countedConn struct {
 // NetConn returns the connection itself.
 func (c *countedConn) NetConn() net.Conn { return c.Wire }
 
-// Uncount gives the slot back: the connection is somebody else's ([lane.Release]).
+// Uncount releases the slot: another owner counts the connection from now on
+// ([lane.Release]).
 func (c *countedConn) Uncount() { c.once.Do(c.gone) }
 
 // Close implements [net.Conn].
@@ -383,7 +385,7 @@ func (c *countedConn) Close() error {
 	return c.Wire.Close()
 }
 
-// handoff is a net.Listener that is fed with connections accepted elsewhere.
+// handoff is a net.Listener that hands net/http connections accepted elsewhere.
 type handoff struct {
 	conns  chan net.Conn
 	closed chan struct{}

@@ -23,14 +23,15 @@ type ProxyProtocol struct {
 	From []string `yaml:"from"`
 }
 
-// expectsProxyHeader reports whether connections from a peer begin with a PROXY header.
+// expectsProxyHeader reports whether connections from a peer must begin with a PROXY
+// header.
 func (s *Server) expectsProxyHeader(peer net.Addr) bool {
 	from := s.current.Load().proxyProtocolFrom
 	return !from.Empty() && from.Has(addrOf(peer))
 }
 
-// acceptProxied finds a place for a connection that is to say whose it is, and
-// reads that in a goroutine of its own, for which Run waits. It reports true when
+// acceptProxied finds a slot for a connection that must begin with a PROXY header, and
+// reads the header in a goroutine of its own, for which Run waits. It reports true when
 // the listener has ended.
 func (l *listener) acceptProxied(nc net.Conn) (done bool) {
 	if _, done = l.acquireSlot(netip.Addr{}); done {
@@ -41,7 +42,8 @@ func (l *listener) acceptProxied(nc net.Conn) (done bool) {
 	return false
 }
 
-// readProxyHeader reads a connection's PROXY header and admits its client.
+// readProxyHeader reads a connection's PROXY header, checks the limits of the client that
+// it names, and serves the connection.
 func (l *listener) readProxyHeader(nc net.Conn) {
 	s := l.server
 	stop := context.AfterFunc(s.life.handshakes, func() { _ = nc.Close() })
@@ -70,7 +72,8 @@ func (l *listener) readProxyHeader(nc net.Conn) {
 	l.admit(nc, at)
 }
 
-// assign gives the place of a client that was not known yet to one that is.
+// assign counts the slot of a connection, whose client was not known when it got it, for
+// the client.
 func (p *connSlots) assign(client netip.Addr) slotResult {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -81,20 +84,20 @@ func (p *connSlots) assign(client netip.Addr) slotResult {
 	return acquired
 }
 
-// assignBeyond is name beyond the client's share.
+// assignBeyond is assign beyond the client's share.
 func (p *connSlots) assignBeyond(client netip.Addr) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.count(client)
 }
 
-// noProxyHeaderAnswer is for load balancers, or whoever has their address, that do not say
-// whose a connection is.
+// noProxyHeaderAnswer is for connections from a load balancer's address without a PROXY
+// header.
 const noProxyHeaderAnswer = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n" +
 	"Content-Type: text/plain; charset=utf-8\r\n\r\n" +
 	"Connections from this address must begin with a PROXY header: it is in proxy_protocol.from.\n"
 
-// rejectProxied says why a connection is turned away.
+// rejectProxied logs why a connection is closed, and answers where it is plain HTTP.
 func (l *listener) rejectProxied(nc net.Conn, err error) {
 	s := l.server
 	if errors.Is(err, io.EOF) {
@@ -110,7 +113,7 @@ func (l *listener) rejectProxied(nc net.Conn, err error) {
 	}
 }
 
-// warnProxyHeader tells of a PROXY header from somebody who may not send one.
+// warnProxyHeader logs a PROXY header from an address that may not send one.
 func (s *Server) warnProxyHeader(peer net.Addr) {
 	s.warn.proxyHeader.warn(s.errors, "a PROXY header came from an address that is not in proxy_protocol.from, and was refused: if that is your load balancer, add it there", "address", peer.String())
 }

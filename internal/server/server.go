@@ -109,7 +109,7 @@ type Options struct {
 	WebSocketsPerAddress int `yaml:"websockets_per_address"`
 }
 
-// bounds are the limits of connections.
+// bounds returns the limits of connections.
 func (s *Setup) bounds() bounds {
 	o := s.Limits.withDefaults()
 	b := bounds{all: o.Connections, each: o.ConnectionsPerAddress, descriptors: s.Share().Usable, sockets: s.Sockets, trusted: s.Trusted}
@@ -163,44 +163,43 @@ func (o Options) withDefaults() Options {
 type Setup struct {
 	Listen []string // plain addresses: host:port, :port, unix:/path
 	TLS    TLSOptions
-	// Inherited sockets listen already: each is used where an address is its own.
+	// Inherited are sockets that listen already. One is used for each address of Listen
+	// and TLS that it listens on.
 	Inherited []*os.File
-	// Listeners are plain ones that the program has opened.
+	// Listeners are plain listeners that the program has opened itself.
 	Listeners []net.Listener
-	// Successor: they are those of a process that this one takes over from.
-	// Generation changes from one to the next.
+	// Successor: Inherited comes from a process that this one takes over from.
+	// Generation changes with each takeover.
 	Successor  bool
 	Generation steer.Generation
-	// OwnTickets are the predecessor's keys of session tickets; empty: unknown.
+	// OwnTickets are the predecessor's keys of session tickets; empty: there are none.
 	OwnTickets []byte
 	Limits     Options // HeaderBytes only counts at the start
 	Log        *accesslog.Log
-	// Trusted says which addresses are proxies that bring many clients; nil:
-	// none. Sockets is how many descriptors WebSockets have; nil: none.
+	// Trusted reports whether an address is a proxy with many clients; nil: none is.
+	// Sockets returns how many descriptors WebSockets use; nil: none.
 	Trusted func(netip.Addr) bool
 	Sockets func() int
-	// SocketDescriptors is how many of them one may have; 0: there are no
-	// WebSockets. OnlySockets: no other job has files or upstreams.
+	// SocketDescriptors is how many descriptors one WebSocket may use; 0: there are no
+	// WebSockets. OnlySockets: no job needs descriptors for files or upstreams.
 	SocketDescriptors int
 	OnlySockets       bool
-	// Clients finds who is behind a proxy that is trusted, for the log; nil:
-	// nobody is.
+	// Clients finds the client behind a trusted proxy; nil: no proxy is trusted.
 	Clients *netset.Finder
-	// Tracing says who wants to know of requests.
+	// Tracing says where traces and slow requests go.
 	Tracing Tracing
-	// ProxyProtocolFrom are load balancers that begin connections with a PROXY header.
+	// ProxyProtocolFrom are load balancers whose connections begin with a PROXY header.
 	ProxyProtocolFrom netset.Set
 	Tickets           SharedTickets
-	// Auto has certificates that come by themselves; nil: all are in files.
+	// Auto gets certificates by ACME; nil: all certificates are in files.
 	Auto Certifier
-	// Responders are asked for OCSP answers about certificates in files; nil: the
-	// certificates are served without. A program that leaves it out has no HTTP
-	// client in it.
+	// Responders sends OCSP requests about certificates in files; nil: these are served
+	// without OCSP answers. A program that leaves it out has no HTTP client linked in.
 	Responders Responders
-	// HTTP3 serves what TLS.HTTP3 asks for; nil: this build cannot.
+	// HTTP3 serves HTTP/3 where TLS.HTTP3 asks for it; nil: this build cannot.
 	HTTP3 HTTP3
 
-	Plain, Secure *site.Table // what the plain and the TLS listeners serve
+	Plain, Secure *site.Table // the routing tables of the plain and the TLS listeners
 }
 
 // Server is a running server:
@@ -268,16 +267,16 @@ type reloadState struct {
 // warnings are those that may come again and again.
 type warnings struct{ accept, clientFull, evicted, allFull, encrypted, proxyHeader warning }
 
-// current is what a reload may change and every request looks at.
+// current has the settings that a reload may change and every request reads.
 type current struct {
 	limits Options
 	log    *accesslog.Log
-	// clients finds who is behind a proxy; nil: nobody is.
+	// clients finds the client behind a trusted proxy; nil: no proxy is trusted.
 	clients *netset.Finder
 	tracing Tracing
-	// proxyProtocolFrom are who begin connections with a PROXY header.
+	// proxyProtocolFrom are load balancers whose connections begin with a PROXY header.
 	proxyProtocolFrom netset.Set
-	// generation is that of HTTP/3 connections.
+	// generation is in the ids of HTTP/3 connections, so that packets find their process.
 	generation steer.Generation
 }
 
@@ -309,7 +308,7 @@ func New(setup Setup, lo lane.Options, m *meter.Meters, errorLog *slog.Logger) (
 	}
 	s.http.h1.Protocols.SetHTTP1(true)
 	s.http.h2 = newH2(s, limits, s.http.h1.ErrorLog, s.lane.On())
-	if !s.lane.On() { // else net/http never says that a connection is closed
+	if !s.lane.On() { // only without the lane does net/http see that a connection is closed
 		s.http.h2.Handler = http.HandlerFunc(s.serveH2)
 		s.http.h2.ConnState, s.http.h2.ConnContext = s.streams.onState, s.trackH2
 	}
@@ -413,8 +412,8 @@ func Check(setup Setup, errorLog *slog.Logger) error {
 	return err
 }
 
-// drainQueue is how long listeners go on accepting in a drain: who was in the
-// kernel's queue by then has connected before the end, and is answered.
+// drainQueue is how long listeners go on accepting in a drain: clients that are in the
+// kernel's queue have connected before the drain, and are answered.
 const drainQueue = 50 * time.Millisecond
 
 // Run serves until ctx ends and then drains: no new connections, running
@@ -447,7 +446,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.Close()
 	netHTTP.Wait()
 	s.life.acceptors.Wait()
-	s.lane.CloseAll() // who was between accept and net/http when Close came
+	s.lane.CloseAll() // connections that were between accept and net/http when Close came
 	s.quic.wait()
 	s.life.conns.Wait()
 	stopWatch()
@@ -455,8 +454,8 @@ func (s *Server) Run(ctx context.Context) error {
 	return err
 }
 
-// drainHandshakes is how long a drain lets new clients in whose TLS handshake
-// is under way, or who wait for a slot, before the others are told to leave.
+// drainHandshakes is how long a drain waits for clients whose TLS handshake is under
+// way, or that wait for a slot, before it tells the connected clients to leave.
 const drainHandshakes = 4 * drainQueue
 
 // drain waits for running requests, for as long as the drain timeout says.
@@ -473,7 +472,7 @@ func (s *Server) drain() error {
 	drained := make(chan struct{})
 	go func() { // ends with ctx at the latest; every way out waits
 		defer close(drained)
-		if s.http.laneH2 == nil { // else the lane has told the clients
+		if s.http.laneH2 == nil { // else the lane sends GOAWAY
 			h2 = s.http.h2.Shutdown(ctx)
 		}
 	}()
@@ -499,8 +498,8 @@ func (s *Server) drain() error {
 }
 
 // stopAccepting lets the listeners accept who is queued and closes them. The
-// channel it returns is closed when every client that was accepted is with
-// net/http; that may take a slow client's handshake, which nobody else waits for.
+// channel that it returns is closed when every accepted client is with net/http. That may
+// be later than the return: a slow client's handshake delays no other client.
 func (s *Server) stopAccepting(ctx context.Context) <-chan struct{} {
 	s.mu.Lock()
 	for _, l := range s.reload.listeners {
@@ -520,7 +519,7 @@ func (s *Server) stopAccepting(ctx context.Context) <-chan struct{} {
 	}
 	s.mu.Lock()
 	for _, l := range s.reload.listeners {
-		l.close() // also those whose last client waits for a slot
+		l.close() // also those that wait for a slot for their last client
 	}
 	s.mu.Unlock()
 	return accepted

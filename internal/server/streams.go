@@ -12,8 +12,7 @@ import (
 	"millrace/internal/wire/stall"
 )
 
-// streams knows the HTTP/2 connections that net/http has to itself, and which of
-// them have had no stream open since when: the lane does not see them.
+// streams has the HTTP/2 connections of a server without a lane.
 type streams struct {
 	mu   sync.Mutex
 	idle map[net.Conn]time.Time
@@ -37,7 +36,7 @@ func (a *h2Conn) Evict() {
 	closeBelow(a.Conn)
 }
 
-// trackH2 is for http.Server.ConnContext.
+// trackH2 is http.Server.ConnContext: it notes a new connection.
 func (s *Server) trackH2(ctx context.Context, nc net.Conn) context.Context {
 	a := &h2Conn{Conn: nc, server: s}
 	s.streams.mu.Lock()
@@ -49,9 +48,9 @@ func (s *Server) trackH2(ctx context.Context, nc net.Conn) context.Context {
 	return stall.With(ctx, &a.Handlers)
 }
 
-// serveH2 is ServeHTTP where a stream's end is seen nowhere else. What is left of an
-// answer is sent before it returns: net/http waits for the client after that, too, and
-// nobody sees it.
+// serveH2 is ServeHTTP without a lane, and counts the stream. It flushes the answer before
+// it returns: net/http would do that later, and its wait for the client would not be
+// counted.
 func (s *Server) serveH2(w http.ResponseWriter, r *http.Request) {
 	h := stall.Of(r.Context())
 	if s.budget.Pressed() && h.Streams(time.Now()).Waiting > stall.Few {
@@ -62,19 +61,19 @@ func (s *Server) serveH2(w http.ResponseWriter, r *http.Request) {
 	}
 	h.Begin()
 	s.budget.Add(1)
-	context.AfterFunc(r.Context(), func() { // also where the client goes before its handler does
+	context.AfterFunc(r.Context(), func() { // also when the client goes before the handler has returned
 		h.End()
 		s.budget.Add(-1)
 	})
 	s.ServeHTTP(w, r)
-	if w.Header()["Content-Length"] != nil { // else net/http finds out what it is
+	if w.Header()["Content-Length"] != nil { // else net/http sets it from the buffered body
 		h.Wait()
-		_ = http.NewResponseController(w).Flush() // the client has gone, then
+		_ = http.NewResponseController(w).Flush() // an error: the client has gone
 		h.Go()
 	}
 }
 
-// onState is for http.Server.ConnState.
+// onState is http.Server.ConnState: it notes which connections are idle.
 func (s *streams) onState(nc net.Conn, state http.ConnState) {
 	if behind, ok := nc.(*screenedConn); ok {
 		nc = behind.tls
@@ -100,8 +99,8 @@ func (s *streams) forget(nc net.Conn) {
 	delete(s.open, nc)
 }
 
-// shedGrace is how long a connection without a stream is safe from being closed:
-// the next request may be on its way.
+// shedGrace is how long a connection without a stream is not closed: its next request may
+// be on its way.
 const shedGrace = time.Second
 
 // shedIdle closes the connection that has been idle for longest, among those of
@@ -126,7 +125,8 @@ func (s *streams) shedIdle(which func(net.Addr) bool) bool {
 	return true
 }
 
-// closeBelow closes a connection below TLS: its own close may wait for the client.
+// closeBelow closes the TCP connection below TLS: the close of a TLS connection may wait
+// for the client.
 func closeBelow(nc net.Conn) {
 	if tc, ok := nc.(*tls.Conn); ok {
 		nc = tc.NetConn()
@@ -134,11 +134,11 @@ func closeBelow(nc net.Conn) {
 	_ = nc.Close()
 }
 
-// leastStreams is how many streams there may be at least, where few connections may.
+// leastStreams is the smallest bound on open streams, where limits.connections is smaller.
 const leastStreams = 1024
 
-// budgets are what the streams of all clients may have, and of each. A request that
-// is answered takes about what a connection takes, so there may be as many.
+// budgets returns the bounds on streams. A request that is being answered needs about as
+// much memory as a connection, so there may be as many of them.
 func (o Options) budgets() stall.Budgets {
 	share := func(all int) stall.Limits { return stall.Limits{All: all, Each: max(1, all/2)} }
 	return stall.Budgets{
@@ -147,7 +147,7 @@ func (o Options) budgets() stall.Budgets {
 	}
 }
 
-// watchStreams has the budget kept until it is stopped.
+// watchStreams enforces the budget until stop is called.
 func (s *Server) watchStreams() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var watching sync.WaitGroup
@@ -159,7 +159,7 @@ func (s *Server) watchStreams() (stop func()) {
 	}
 }
 
-// streamConns are the connections that may have streams.
+// streamConns returns the connections that may have streams.
 func (s *Server) streamConns() []stall.Conn {
 	all := s.lane.WithStreams(nil, s.slots.client)
 	s.streams.mu.Lock()

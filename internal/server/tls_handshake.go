@@ -19,18 +19,19 @@ func (l *listener) serveTLS(nc *countedConn) {
 	c := l.adopt(nc)
 	s.life.acceptors.Done()
 	switch tc, ok := c.(*lane.TLSConn); {
-	case c == nil: // it has failed, or net/http or a loop has it
+	case c == nil: // it has failed, or net/http or a loop owns it now
 	case ok && s.http.laneH2 != nil && tc.ConnectionState().NegotiatedProtocol == "h2":
 		tc.ServeHTTP2(s.http.laneH2, s.life.conns.Done)
-		return // perhaps for a while: a quiet connection has no goroutine
+		return // perhaps before it has ended: an idle connection has no goroutine
 	default:
 		s.serveConn(c)
 	}
 	s.life.conns.Done()
 }
 
-// adopt does the handshake and puts the lane in front. It returns nil when there
-// is nothing left to do.
+// adopt does the handshake and puts the lane in front of the connection. It returns nil
+// where the caller has nothing left to do: the handshake has failed, or net/http or an
+// event loop owns the connection.
 func (l *listener) adopt(nc *countedConn) lane.NetConn {
 	s := l.server
 	tc := l.handshake(nc)
@@ -53,7 +54,7 @@ func (l *listener) adopt(nc *countedConn) lane.NetConn {
 func (l *listener) handshake(nc *countedConn) *tls.Conn {
 	s := l.server
 	if tcp, ok := nc.Wire.NetConn().(*net.TCPConn); ok {
-		_ = tcp.SetKeepAlive(true) // HTTP/2 and hijacked connections have no lane to watch over them
+		_ = tcp.SetKeepAlive(true) // HTTP/2 and hijacked connections have no idle timeout of the lane
 	}
 	_ = nc.SetDeadline(time.Now().Add(s.current.Load().limits.HandshakeTimeout))
 	tc := tls.Server(nc, s.tls.Load())
@@ -69,7 +70,7 @@ func (l *listener) handshake(nc *countedConn) *tls.Conn {
 		_ = nc.Close()
 		return nil
 	}
-	if tc.ConnectionState().NegotiatedProtocol == challengeProto { // the handshake was all that the CA wanted
+	if tc.ConnectionState().NegotiatedProtocol == challengeProto { // the handshake is all that the CA needs (RFC 8737)
 		_ = tc.Close()
 		return nil
 	}
@@ -90,15 +91,15 @@ func (s *Server) countHandshake(state tls.ConnectionState) {
 	}
 }
 
-// Bounds of the farewell to clients that speak plain HTTP to a TLS port.
+// Bounds of the answer to clients that speak plain HTTP to a TLS port.
 const (
 	plainTimeout = time.Second
 	mostPlain    = 256 << 10 // bytes
 )
 
-// refusePlain tells a client of plain HTTP that this port speaks TLS. Then it reads
-// on for a while: a connection that is closed with unread bytes is reset, and the
-// client could lose the answer.
+// refusePlain tells a client of plain HTTP that this port speaks TLS. Then it reads on
+// for a while: a connection that is closed with unread bytes is reset, and the client
+// could lose the answer.
 func refusePlain(nc *countedConn) {
 	_ = nc.SetDeadline(time.Now().Add(plainTimeout))
 	_, err := io.WriteString(nc, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"+

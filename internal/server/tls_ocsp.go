@@ -15,22 +15,22 @@ import (
 )
 
 const (
-	// stapleEvery is how often it is looked for certificates that want a staple.
+	// stapleEvery is how often certificates without a current staple are looked for.
 	stapleEvery = time.Minute
-	// stapleTime bounds a responder's answer, stapleRetry is how long one that
-	// fails is left alone, mostStaple is the largest answer.
+	// stapleTime is the timeout of a request to a responder, stapleRetry the pause after
+	// one that failed, mostStaple the largest answer.
 	stapleTime  = 10 * time.Second
 	stapleRetry = 5 * time.Minute
 	mostStaple  = 64 << 10
 )
 
-// staple is what a CA says of a certificate: that it has not been revoked.
+// staple is a CA's statement that a certificate is not revoked (OCSP).
 type staple struct {
 	of     *tls.Certificate // as it was read
 	from   time.Time
 	until  time.Time
 	tried  time.Time
-	warned bool // that it failed
+	warned bool // the log has said that there is none
 }
 
 // Responders sends requests to CAs; an [http.Client] is one.
@@ -95,7 +95,7 @@ func (c *certificates) stapleAll(ctx context.Context, client Responders, known m
 				c.errors.Warn("there is no OCSP answer for a certificate; it is served without one, and the CA is asked again", "cert", files.Cert, "err", err)
 				s.warned = true
 			}
-			if len(pair.OCSPStaple) > 0 && now.After(s.until) { // clients would refuse it
+			if len(pair.OCSPStaple) > 0 && now.After(s.until) { // clients would refuse an old one
 				bare := *pair
 				bare.OCSPStaple = nil
 				s.of = &bare
@@ -105,7 +105,7 @@ func (c *certificates) stapleAll(ctx context.Context, client Responders, known m
 	}
 }
 
-// replace puts a certificate in the place of another one, if that is still in use.
+// replace replaces old by fresh, if old is still in use.
 func (c *certificates) replace(files KeyPair, old, fresh *tls.Certificate) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

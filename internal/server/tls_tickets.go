@@ -28,14 +28,15 @@ import (
 const (
 	ticketPeriod = 12 * time.Hour
 	ticketLife   = 3 * ticketPeriod
-	// ticketLead is how long before its turn a shared key is made. All machines
+	// ticketLead is how long before its use a shared key is made. All machines
 	// know it by then, those that could not reach the store for a while too.
 	ticketLead = 10 * time.Minute
 	// ticketEvery is how often the keys are looked at, here and in the store.
 	ticketEvery = time.Minute
 	// mostTicketKeys bounds what a store may hand us. Three are in use.
 	mostTicketKeys = 16
-	// ticketKeyBytes is a key in the store: its turn in Unix seconds and itself.
+	// ticketKeyBytes is the length of a key in the store: when its use starts, in Unix
+	// seconds, and the key.
 	ticketKeyBytes = 8 + 32
 )
 
@@ -50,7 +51,7 @@ type SharedTickets struct {
 
 // ticketKey is one key.
 type ticketKey struct {
-	startsAt int64 // when it begins to seal, in Unix seconds
+	startsAt int64 // when it begins to encrypt, in Unix seconds
 	secret   [32]byte
 	shared   bool // it is in the store
 }
@@ -61,24 +62,24 @@ func newTicketKey(turn int64) ticketKey {
 	return k
 }
 
-// ticketKeys are the keys of the session tickets. Without a store they are all
-// this process's own. With one, what is in it is the truth, and own keys are
-// made only when it cannot be reached or is empty.
+// ticketKeys are the keys of the session tickets. Without a store they are all this
+// process's own. With a store its keys are used, and own keys are made only while it
+// cannot be reached or is empty.
 type ticketKeys struct {
 	errors *slog.Logger
-	wake   chan struct{} // the store is another one
+	wake   chan struct{} // a token: share has set another store
 
-	mu          sync.Mutex // held but while the store is asked
+	mu          sync.Mutex // not held while the store is asked
 	keys        []ticketKey
 	shared      SharedTickets
-	storeFailed bool // the store was told about as failing
+	storeFailed bool // the log has said that the store fails
 }
 
 func newTickets(l *slog.Logger) *ticketKeys {
 	return &ticketKeys{errors: l, wake: make(chan struct{}, 1)}
 }
 
-// share changes where keys are shared. The existing keys stay.
+// share sets the store that keys are shared in. The existing keys stay.
 func (t *ticketKeys) share(s SharedTickets) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -95,7 +96,7 @@ func (t *ticketKeys) share(s SharedTickets) {
 	}
 }
 
-// run keeps the keys fresh until ctx ends; use is called with them.
+// run renews the keys until ctx ends, and calls use with them.
 func (t *ticketKeys) run(ctx context.Context, use func([][32]byte)) {
 	for {
 		t.syncStore(ctx)
@@ -109,8 +110,8 @@ func (t *ticketKeys) run(ctx context.Context, use func([][32]byte)) {
 	}
 }
 
-// current are the keys in use at a time, the one that seals in front. Where
-// none can, there is a new one.
+// current returns the keys in use at a time, first the one that encrypts. Where none can,
+// it makes a new one.
 func (t *ticketKeys) current(now time.Time) [][32]byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -130,7 +131,7 @@ func (t *ticketKeys) current(now time.Time) [][32]byte {
 	return all
 }
 
-// save is all keys, for another process.
+// save encodes all keys, for another process.
 func (t *ticketKeys) save() (b []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -140,7 +141,7 @@ func (t *ticketKeys) save() (b []byte) {
 	return b
 }
 
-// restore takes over what another process has saved; other bytes are ignored.
+// restore adds the keys that another process has saved; other bytes are ignored.
 func (t *ticketKeys) restore(b []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -160,15 +161,15 @@ func readTicketKeys(b []byte) (keys []ticketKey) {
 	return keys
 }
 
-// ended reports whether a key is too old to decrypt anything. A turn far in the
-// future comes from a wrong clock.
+// ended reports whether a key is too old to decrypt anything, or starts so far in the
+// future that it comes from a machine with a wrong clock.
 func (k ticketKey) ended(unix int64) bool {
 	return unix >= k.startsAt+int64(ticketLife/time.Second) || k.startsAt > unix+int64(2*ticketPeriod/time.Second)
 }
 
-// sealingKey is the index of the key whose turn it is: the newest of the shared
-// ones, or without one the newest. It is -1 when all are too old. If two
-// keys have the same turn, every machine chooses the same one.
+// sealingKey returns the index of the key that encrypts now: the newest of the shared
+// ones, or without one the newest; -1 when all are too old. If two keys start at the same
+// time, every machine chooses the same one.
 func sealingKey(keys []ticketKey, unix int64) int {
 	best := -1
 	for i, k := range keys {
@@ -199,9 +200,9 @@ func compareKeys(a, b ticketKey) int {
 	return bytes.Compare(a.secret[:], b.secret[:])
 }
 
-// syncStore learns the keys in the store, and puts one there if the last is about to
-// end. When two machines do so at once the second wins, and the first finds
-// that out a minute later, before the key has its turn.
+// syncStore reads the keys in the store, and adds one there if the last is about to end.
+// When two machines do so at once the second one's stays, and the first machine finds
+// that out a minute later, before the key is used.
 func (t *ticketKeys) syncStore(ctx context.Context) {
 	t.mu.Lock()
 	shared := t.shared
@@ -212,7 +213,7 @@ func (t *ticketKeys) syncStore(ctx context.Context) {
 	vault := newTicketStore(shared)
 	known, err := vault.read(ctx)
 	t.mu.Lock()
-	if t.shared != shared { // meanwhile
+	if t.shared != shared { // changed meanwhile
 		t.mu.Unlock()
 		return
 	}
@@ -227,13 +228,13 @@ func (t *ticketKeys) syncStore(ctx context.Context) {
 	t.reportStore(ctx, err)
 }
 
-// learn takes over the keys of the store, which were read just now, and returns
-// what is to be written, nil for nothing. t.mu is held.
+// learn takes the keys that were just read from the store, and returns the keys to write
+// to it, nil where it has all. t.mu is held.
 func (t *ticketKeys) learn(known []ticketKey, unix int64) []ticketKey {
 	known = slices.DeleteFunc(known, func(k ticketKey) bool { return k.ended(unix) })
 	best := sealingKey(known, unix)
 	added := best < 0
-	if added { // the first machine, or the store has lost them: what we have goes on
+	if added { // this is the first machine, or the store has lost them: our keys go on
 		if i := sealingKey(t.keys, unix); i >= 0 {
 			known = append(known, t.keys[i])
 		} else {
@@ -250,7 +251,7 @@ func (t *ticketKeys) learn(known []ticketKey, unix int64) []ticketKey {
 	}
 	own := t.keys
 	t.keys = known
-	for _, k := range own { // a key that the store does not know opens its tickets
+	for _, k := range own { // a key that the store does not have still decrypts its tickets
 		if !slices.ContainsFunc(known, func(o ticketKey) bool { return o.secret == k.secret }) {
 			k.shared = false
 			t.keys = append(t.keys, k)
@@ -262,7 +263,7 @@ func (t *ticketKeys) learn(known []ticketKey, unix int64) []ticketKey {
 	return slices.Clone(known)
 }
 
-// reportStore logs that the store fails, or does so no more, once.
+// reportStore logs once that the store fails, and once that it works again.
 func (t *ticketKeys) reportStore(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -285,8 +286,8 @@ type ticketStore struct {
 	seal  cipher.AEAD
 }
 
-// newTicketStore derives the object's name from the secret, too: machines with
-// another secret have other keys, and do not overwrite these.
+// newTicketStore derives key and name of the object from the secret: machines with another
+// secret have an object of their own.
 func newTicketStore(s SharedTickets) *ticketStore {
 	key, err := hkdf.Key(sha256.New, []byte(s.Secret), nil, "millrace tls tickets: key", 32)
 	must(err)
@@ -323,7 +324,7 @@ func (v *ticketStore) read(ctx context.Context) ([]ticketKey, error) {
 	}
 	plain, err := v.seal.Open(nil, nil, sealed, []byte(v.name))
 	if err != nil {
-		return nil, nil // somebody else's bytes: they are replaced
+		return nil, nil // not sealed with this secret: it is replaced
 	}
 	return readTicketKeys(plain), nil
 }

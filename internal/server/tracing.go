@@ -14,16 +14,17 @@ import (
 	"millrace/internal/wire/netset"
 )
 
-// Tracing says who wants to know of requests, those of the fast lane's excepted:
-// they cost less than to follow them would.
+// Tracing says where traces of requests go. Requests that the fast lane answers are not
+// traced: to trace one would cost more than to answer it.
 type Tracing struct {
-	Tracer *trace.Tracer      // nil: nobody
-	Spans  func(*trace.Trace) // gets those whose spans are wanted; nil: nobody does. It does not wait
-	Slow   *slow.Store        // gets those that took long; nil: nobody does
+	Tracer *trace.Tracer      // nil: no request is traced
+	Spans  func(*trace.Trace) // gets the traces whose spans are sampled; nil: none are. It does not block
+	Slow   *slow.Store        // gets the requests that took long; nil: none are kept
 }
 
-// beginTrace begins to follow a request, of which others may have been told.
-func (w *writer) beginTrace(now *current, r *http.Request, began time.Time, told *trace.Mark) {
+// beginTrace begins the trace of a request. Where a loop has forwarded the request before,
+// mark is what the upstream has got of its trace, and this one continues that.
+func (w *writer) beginTrace(now *current, r *http.Request, began time.Time, mark *trace.Mark) {
 	t := now.tracing.Tracer
 	if t == nil {
 		return
@@ -31,10 +32,10 @@ func (w *writer) beginTrace(now *current, r *http.Request, began time.Time, told
 	w.began, w.idField = began, t.Header()
 	proxy := t.Marks() && now.clients != nil && now.clients.Trusts(netset.Peer(r.RemoteAddr))
 	t.Begin(&w.trace, r, began, proxy)
-	w.trace.Continue(told)
+	w.trace.Continue(mark)
 }
 
-// endTrace ends that, and hands the request to those who want it.
+// endTrace ends the trace, and hands it on where it is sampled or the request was slow.
 func (w *writer) endTrace(now *current, r *http.Request, job *meter.Job, took time.Duration) {
 	sampled := now.tracing.Spans != nil && w.trace.Sampled()
 	kept := !w.noLog && slow.Slow(job, took) && now.tracing.Slow.Wants(w.began)
@@ -49,10 +50,10 @@ func (w *writer) endTrace(now *current, r *http.Request, job *meter.Job, took ti
 	} else {
 		w.trace.Forget()
 	}
-	lane.SetTrace(r, nil) // an idle connection shall not keep the request
+	lane.SetTrace(r, nil) // an idle connection must not keep the request in memory
 }
 
-// summary is what is known of a request that has ended.
+// summary describes a request that has ended.
 func (w *writer) summary(now *current, r *http.Request, job *meter.Job, took time.Duration) trace.Summary {
 	s := trace.Summary{
 		Method: r.Method, Scheme: "http", Host: cut(r.Host, maxHost), Target: redact.Target(cut(r.RequestURI, maxTarget)), Proto: r.Proto,
@@ -68,20 +69,20 @@ func (w *writer) summary(now *current, r *http.Request, job *meter.Job, took tim
 	return s
 }
 
-// What is kept of the texts of a request's summary, in bytes.
+// The longest texts in a request's summary, in bytes.
 const (
 	maxHost   = 256
 	maxTarget = 2048
 	maxAgent  = 256
 )
 
-// cut is the beginning of a text, as a copy that keeps nothing else alive.
+// cut returns the beginning of a text, as a copy that does not keep the request alive.
 func cut(s string, most int) string {
 	return strings.ToValidUTF8(strings.Clone(s[:min(len(s), most)]), "\ufffd")
 }
 
-// headerWithoutID is the header of the answer without the request's id: the next one's is
-// another.
+// headerWithoutID returns the header of the answer without the request's id, which the
+// lane must not repeat for other requests.
 func (w *writer) headerWithoutID() http.Header {
 	h := w.Header()
 	if w.idField == "" {

@@ -14,27 +14,28 @@ import (
 )
 
 const (
-	// warmUpWorkers ask at once. What they ask may come from upstreams.
+	// warmUpWorkers is how many requests run at once: some may go to upstreams.
 	warmUpWorkers = 16
-	// warmUpRounds is how often the list is gone through: the first time begins what the
-	// second finds done, as a fetch for a cache or a compressed copy of a file.
+	// warmUpRounds is how often each request is made: the first starts work in the
+	// background, such as compressing a file, whose result the second one gets.
 	warmUpRounds = 2
-	// discardRoom is how much of a body is made: all of what the lane keeps in memory.
+	// discardRoom is how many bytes of a body are read: as many as the lane keeps in
+	// memory.
 	discardRoom = 1 << 20
 )
 
 // Cool and Hottest are ResetRecent and HotRequests of the lane.
 func (s *Server) Cool() { s.lane.ResetRecent() }
 
-// Hottest lists what is asked most: see [lane.Lane.Hottest].
+// Hottest lists the requests that come most often: see [lane.Lane.Hottest].
 func (s *Server) Hottest(answers, bytes int) []lane.HotRequest {
 	return s.lane.HotRequests(answers, bytes)
 }
 
-// WarmUp asks for what clients will ask for, so that the fast lane has the
-// answers before they come. It returns when ctx ends at the latest, and then done
-// is closed when the last of these requests has ended. No request is logged,
-// counted or limited.
+// WarmUp makes requests that clients are expected to make, so that the fast lane has the
+// answers before they come. It returns when all are answered, or when ctx ends; done is
+// closed when the last of the requests has ended. These requests are not logged, counted
+// or limited.
 func (s *Server) WarmUp(ctx context.Context, list []lane.HotRequest) (done <-chan struct{}) {
 	ended := make(chan struct{})
 	go func() { // ends with the list, or with ctx and what was asked by then
@@ -72,7 +73,8 @@ func (s *Server) warmUpAll(ctx context.Context, list []lane.HotRequest) {
 	}
 }
 
-// warmUpOne makes one request. What it fails for is told to who asks in earnest.
+// warmUpOne makes one request. Its errors are dropped: a client that makes the same
+// request will get them.
 func (s *Server) warmUpOne(ctx context.Context, a *lane.HotRequest) {
 	target, err := url.ParseRequestURI(a.Target)
 	if err != nil {
@@ -88,14 +90,14 @@ func (s *Server) warmUpOne(ctx context.Context, a *lane.HotRequest) {
 	}
 	r.Header = a.Header()
 	within := s.lane.WithHTTP3(ctx, scope, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	defer func() { _ = recover() }() // of a job that cuts its connection; its cause is logged
+	defer func() { _ = recover() }() // of a job that cuts its connection; the cause is logged
 	s.ServeHTTP(&discardWriter{http.Header{}, discardRoom}, r.WithContext(within))
 }
 
-// discardWriter is the client of a rehearsal, whom no body interests.
+// discardWriter is the ResponseWriter of WarmUp's requests: it drops the answer.
 type discardWriter struct {
 	header http.Header
-	room   int // bytes of a body that are taken
+	room   int // how many bytes of the body may still come
 }
 
 // Header implements [http.ResponseWriter].
@@ -104,7 +106,7 @@ func (a *discardWriter) Header() http.Header { return a.header }
 // WriteHeader implements [http.ResponseWriter].
 func (a *discardWriter) WriteHeader(int) {}
 
-// Write implements [io.Writer]. A large body is not read to its end.
+// Write implements [io.Writer]. It fails once room is used up, which ends large answers.
 func (a *discardWriter) Write(p []byte) (int, error) {
 	if a.room -= len(p); a.room < 0 {
 		return 0, io.ErrClosedPipe

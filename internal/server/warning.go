@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// warningInterval is how long a warning that comes again and again is counted before
-// it is written once more.
+// warningInterval is how often a warning is written that comes again and again.
 const warningInterval = 10 * time.Second
 
-// warning is one kind of warning, of which there may be very many.
+// warning is a kind of warning that may come very often. It is written once in
+// warningInterval, with the number of those that were suppressed.
 type warning struct {
 	mu         sync.Mutex
 	last       time.Time
 	suppressed int
 }
 
-// warn writes the warning, with how often it was held back since the last one,
-// or counts it.
+// warn writes the warning, with how many were suppressed since the last one, or counts
+// it as suppressed.
 func (w *warning) warn(l *slog.Logger, text string, args ...any) {
 	w.mu.Lock()
 	now, held := time.Now(), w.suppressed

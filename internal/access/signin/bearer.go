@@ -19,20 +19,20 @@ const (
 	maxUser = 256
 )
 
-// bearer lets in who brings a good token.
+// bearer lets clients in by a valid token.
 type bearer struct {
 	tokens *token.Checker
 	cookie string
 	errors *slog.Logger
 }
 
-// accessToken is the parameter by which RFC 6750, 2.3 lets a token be sent in the
-// address. It is not taken from there.
+// accessToken is the query parameter that RFC 6750, 2.3 allows for tokens. A token there
+// is not accepted.
 const accessToken = "access_token"
 
-// find returns the token of a request, and what it was found in. What could be taken
-// for another one does not reach the job, or the request is refused: the job might go
-// by the one that nobody has checked (RFC 6750, 2: one method in each request).
+// find returns the token of a request, and where it was. Anything that the job could take
+// for another token is removed, or the request is refused: the job might use the one that
+// was not checked (RFC 6750, 2: one method in each request).
 func (b *bearer) find(r *http.Request) (t string, proof Proof, no *refusal) {
 	var cookies []string
 	names := []string{accessToken}

@@ -20,9 +20,9 @@ import (
 // maxPage bounds the body of a refusal that is given to the client, in bytes.
 const maxPage = 64 << 10
 
-// notAsked are the fields that are about the client's connection or body, or
-// that would make the answer another one than that to the question. Names are
-// canonical.
+// notAsked are the fields of the client's request that the other server does not get: those
+// about its connection or body, and those that would change the answer, such as Range.
+// Names are canonical.
 func notAsked() []string {
 	return []string{
 		"Connection", "Keep-Alive", "Proxy", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer",
@@ -32,10 +32,10 @@ func notAsked() []string {
 	}
 }
 
-// forward lets in whom another server lets in.
+// forward asks another server whether to let a client in.
 type forward struct {
 	url     *url.URL
-	name    string // as logs may have it
+	name    string // without secrets, for logs
 	client  *http.Client
 	timeout time.Duration
 	queue   *checkQueue
@@ -85,7 +85,7 @@ func (f *forward) admit(r *http.Request) (visitor, *refusal) {
 	}
 	defer resp.Body.Close()
 	switch {
-	case resp.StatusCode < http.StatusOK, resp.StatusCode >= http.StatusInternalServerError, resp.StatusCode == http.StatusNotModified: // nobody asked whether it was
+	case resp.StatusCode < http.StatusOK, resp.StatusCode >= http.StatusInternalServerError, resp.StatusCode == http.StatusNotModified: // the request had no condition
 		return visitor{}, f.down(r, fmt.Errorf("its answer is %d", resp.StatusCode))
 	case resp.StatusCode/100 == 2:
 		who := visitor{fields: http.Header{}, proof: Proof{Asked: true}}
@@ -94,7 +94,7 @@ func (f *forward) admit(r *http.Request) (visitor, *refusal) {
 				who.fields[name] = v
 			}
 		}
-		_, _ = io.CopyN(io.Discard, resp.Body, maxPage) // so that the connection can be used again
+		_, _ = io.CopyN(io.Discard, resp.Body, maxPage) // read to its end, the connection can be used again
 		return who, nil
 	}
 	no := &refusal{status: resp.StatusCode, fields: http.Header{}}
@@ -114,15 +114,15 @@ func (f *forward) admit(r *http.Request) (visitor, *refusal) {
 	return visitor{}, no
 }
 
-// down is the answer while nobody can be asked.
+// down is the answer while the other server cannot be asked.
 func (f *forward) down(r *http.Request, err error) *refusal {
-	if r.Context().Err() == nil { // else it is the client who is gone
+	if r.Context().Err() == nil { // else the client has gone
 		f.errors.Warn("nobody is let in, since who has to be asked does not answer", "url", f.name, "err", err)
 	}
 	return &refusal{status: http.StatusServiceUnavailable}
 }
 
-// authRequest is the request that asks about r.
+// authRequest returns the request that asks the other server about r.
 func (f *forward) authRequest(r *http.Request) *http.Request {
 	q := &http.Request{Method: http.MethodGet, URL: f.url, Host: f.url.Host, Header: r.Header.Clone()}
 	for name := range field.Members(r.Header["Connection"]) {
@@ -152,10 +152,10 @@ func (f *forward) authRequest(r *http.Request) *http.Request {
 	return q
 }
 
-// untrue reports whether a field claims what only the gate may say: what is asked
-// for, and where from. Who is asked may believe one of many names (Authelia goes by
-// X-Original-URL before X-Forwarded-Uri). A trusted proxy may make further claims
-// about its client, in the usual spelling alone.
+// untrue reports whether a field is to be dropped because only the gate may send it: it
+// names the target or the client of the request. Servers read many such names (Authelia
+// prefers X-Original-URL to X-Forwarded-Uri). A trusted proxy may send further ones about
+// its client, in the usual spelling only.
 func untrue(name string, trusted bool) bool {
 	folded := field.Fold(name)
 	switch {
@@ -167,8 +167,8 @@ func untrue(name string, trusted bool) bool {
 	return field.Claim(name)
 }
 
-// scheme is that of the client's request: what a trusted proxy says, or what the
-// connection is.
+// scheme returns the scheme of the client's request: from a trusted proxy's
+// X-Forwarded-Proto, or of the connection.
 func (f *forward) scheme(r *http.Request) string {
 	// Of several, the first is what the client has sent through a proxy that adds its own.
 	if p := r.Header["X-Forwarded-Proto"]; len(p) == 1 && (p[0] == "http" || p[0] == "https") && f.clients.Trusts(netset.Peer(r.RemoteAddr)) {
@@ -180,7 +180,7 @@ func (f *forward) scheme(r *http.Request) string {
 	return "http"
 }
 
-// target is path and query as the client sent them, before rules changed them.
+// target returns path and query as the client has sent them, before rules changed them.
 func target(r *http.Request) string {
 	if strings.HasPrefix(r.RequestURI, "/") {
 		return r.RequestURI
@@ -191,5 +191,5 @@ func target(r *http.Request) string {
 	return r.URL.RequestURI()
 }
 
-// errNoTarget is what cannot be signed.
+// errNoTarget is for an address without a path.
 var errNoTarget = errors.New("there is no path to sign: write /files/a.zip or https://example.org/files/a.zip")

@@ -22,7 +22,7 @@ import (
 	"millrace/internal/wire/netset"
 )
 
-// checkPasswords says what is wrong with what stands for passwords.
+// checkPasswords reports faults of the hashes in the options.
 func (o Options) checkPasswords(faults map[string]error) {
 	if strings.ContainsFunc(o.Realm, func(c rune) bool { return c < ' ' || c > '~' || c == '"' || c == '\\' }) {
 		faults["realm"] = fmt.Errorf("%q cannot stand in a header", o.Realm)
@@ -41,7 +41,7 @@ func (o Options) checkPasswords(faults map[string]error) {
 	}
 }
 
-// readUsers reads a file of users, with what tells whether it has changed.
+// readUsers reads a file of users. stamp changes when the file does.
 func readUsers(file string) (users map[string]string, stamp string, err error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -67,13 +67,13 @@ const (
 	// dozens of things at once, and a hash takes some 50 ms.
 	maxRemembered = 4096
 	rememberFor   = 5 * time.Minute
-	// lookEvery is how often the file is looked at.
+	// lookEvery is how often the file is checked for changes.
 	lookEvery = time.Second
-	// waitForHash is how long a request waits for its turn to be hashed.
+	// waitForHash is how long a request waits until its password is checked.
 	waitForHash = 10 * time.Second
 )
 
-// passwords lets in who knows one (RFC 7617).
+// passwords lets clients in by a password (RFC 7617).
 type passwords struct {
 	options   Options
 	challenge string
@@ -115,7 +115,7 @@ func newPasswords(o Options, clients *netset.Finder, errors *slog.Logger) (*pass
 	return g, nil
 }
 
-// take puts the users of the file in; those of the config win.
+// take replaces the users of the file. Users of the config have precedence.
 func (g *passwords) take(users map[string]string, stamp string) {
 	all := maps.Clone(g.options.Passwords)
 	if all == nil {
@@ -150,7 +150,8 @@ func (g *passwords) admit(r *http.Request) (visitor, *refusal) {
 	return visitor{}, &refusal{status: http.StatusUnauthorized, challenge: g.challenge}
 }
 
-// allows reports whether a password is right, and whether there was time to find out.
+// allows reports whether a password is right; checked is false where there was no time to
+// check it.
 func (g *passwords) allows(r *http.Request, user, pass string) (right, checked bool) {
 	mac := hmac.New(sha256.New, g.key[:])
 	_, _ = mac.Write([]byte(user + ":" + pass)) // a name has no colon
@@ -180,9 +181,9 @@ func (g *passwords) allows(r *http.Request, user, pass string) (right, checked b
 	return right, true
 }
 
-// decoy is the hash that is checked for a name which nobody has: somebody's, and
-// always the same one's. So how long it takes does not tell that there is no such
-// user, whatever kinds of hashes there are.
+// decoy returns the hash that is checked for a name that no user has: that of a user, for
+// each name always the same. So the time of the answer does not tell whether there is such
+// a user.
 func (g *passwords) decoy(user string) string {
 	mac := hmac.New(sha256.New, g.key[:])
 	_, _ = mac.Write([]byte(user))
@@ -208,8 +209,8 @@ func (g *passwords) find(user string, sum [32]byte) (hash string, known bool) {
 	return g.users[user], ok && now.Before(until)
 }
 
-// reread reads the file again if it has changed. Only the users of the config
-// remain while it cannot be read.
+// reread reads the file again if it has changed. While it cannot be read, only the users
+// of the config may sign in.
 func (g *passwords) reread() {
 	info, err := os.Stat(g.options.File)
 	if err == nil && stampOf(info) == g.stamp {

@@ -12,14 +12,14 @@ import (
 	"millrace/internal/wire/field"
 )
 
-// Proof is what a [Gate] has let a request in for, where a cache cannot see that by
-// its Authorization. What others may get of the answer is decided as if the request
-// had that field (RFC 9111, 3.5). The zero Proof is no such thing: Authorization
-// itself, a client certificate, or a signature that the job does not get.
+// Proof says by what a [Gate] has let a request in, where that is not in Authorization and
+// so a cache cannot see it. The cache treats such a request as one with that field (RFC
+// 9111, 3.5). The zero Proof means that there is nothing for the cache to know: it was
+// Authorization, a client certificate, or a signature that the job does not get.
 type Proof struct {
 	// Cookie is the name of the cookie that held the token.
 	Cookie string
-	// Asked: another server has been asked, and may have gone by anything.
+	// Asked: another server has decided, by anything in the request.
 	Asked bool
 }
 
@@ -34,7 +34,7 @@ type admission struct {
 // admissionKey is the key of a context's value.
 type admissionKey struct{}
 
-// admissionOf is what gates have added to a context; the zero one for none.
+// admissionOf returns what gates have added to a context.
 func admissionOf(ctx context.Context) admission {
 	if a, _ := ctx.Value(admissionKey{}).(*admission); a != nil {
 		return *a
@@ -42,19 +42,19 @@ func admissionOf(ctx context.Context) admission {
 	return admission{}
 }
 
-// VerifiedFields are the fields of a request that a Gate has set: they say who the
-// client is, and the client has had no say in it. Nil for none.
+// VerifiedFields returns the fields that a Gate has set in a request: they identify the
+// client and do not come from it. Nil: none.
 func VerifiedFields(ctx context.Context) http.Header { return admissionOf(ctx).fields }
 
-// ProofOf is what a Gate has let the request of a context in for.
+// ProofOf returns by what a Gate has let the request of a context in.
 func ProofOf(ctx context.Context) Proof { return admissionOf(ctx).proof }
 
-// Presumed is what a gate asks for, in words, where a request stands for all that it
-// lets in; see [Options.Presume]. "" for a request that has come.
+// Presumed returns what a gate asks for, in words, where the request is an example made by
+// [Options.Presume]; "" for a client's request.
 func Presumed(ctx context.Context) string { return admissionOf(ctx).presume }
 
-// Presume is r as a Gate with these options would give it to its job, if it let it in:
-// for who asks what would become of such requests.
+// Presume returns r as a Gate with these options would give it to its job after letting it
+// in: for `millrace explain`.
 func (o Options) Presume(r *http.Request) *http.Request {
 	who := visitor{}
 	switch {
@@ -81,8 +81,7 @@ func (o Options) Presume(r *http.Request) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), admissionKey{}, &admission{proof: who.proof, presume: o.Kind()}))
 }
 
-// forJob is r as the job gets it, or the next gate: a route may try another one, which
-// has a gate of its own.
+// forJob returns r as the job gets it, or the next gate where a route tries another route.
 func (who *visitor) forJob(r *http.Request, g *Gate) *http.Request {
 	if len(who.fields) > 0 || who.proof != (Proof{}) || len(who.spent) > 0 {
 		a := admissionOf(r.Context())
@@ -112,7 +111,7 @@ func (who *visitor) forJob(r *http.Request, g *Gate) *http.Request {
 	return &c
 }
 
-// and is what two gates have let a request in for.
+// and combines the proofs of two gates.
 func (p Proof) and(q Proof) Proof {
 	switch {
 	case p == Proof{}:
@@ -123,7 +122,7 @@ func (p Proof) and(q Proof) Proof {
 	return Proof{Asked: true} // for a cache: for more than it can tell apart
 }
 
-// without is a query without these parameters, each left out once and from the end.
+// without returns a query without these parameters. Of each, the last one is removed.
 func without(query string, spent []string) string {
 	pairs := strings.Split(query, "&")
 	for _, s := range spent {
@@ -137,8 +136,7 @@ func without(query string, spent []string) string {
 	return strings.Join(pairs, "&")
 }
 
-// cookiesIn are the cookies of a request, however a program behind the gate may read
-// them: each is what stands between two semicolons.
+// cookiesIn returns the cookies of a request: the texts between semicolons.
 func cookiesIn(h http.Header) (cookies []string) {
 	for _, line := range h["Cookie"] {
 		cookies = slices.AppendSeq(cookies, strings.SplitSeq(line, ";"))
@@ -146,8 +144,8 @@ func cookiesIn(h http.Header) (cookies []string) {
 	return cookies
 }
 
-// namesIn are the names that a cookie may be taken for, in one spelling: some
-// programs end a cookie at a comma as well (RFC 2109).
+// namesIn returns the names that programs may read in a cookie, as spelled has them: some
+// programs also end a cookie at a comma (RFC 2109).
 func namesIn(cookie string) (names []string) {
 	for part := range strings.SplitSeq(cookie, ",") {
 		name, _, _ := strings.Cut(strings.TrimLeft(part, "= \t"), "=")
@@ -158,10 +156,9 @@ func namesIn(cookie string) (names []string) {
 	return names
 }
 
-// spelled is the one spelling of the names of cookies and parameters that some
-// program takes for the same: PHP decodes them, writes _ for what its variables may
-// not hold, and ends them at a bracket; Python leaves out all that Unicode has for a
-// space, at both ends; others do not mind letter case.
+// spelled maps all names of cookies and parameters that some program takes for the same to
+// one spelling: PHP decodes them, writes _ for what its variables may not contain, and
+// ends them at a bracket; Python trims all of Unicode's spaces; others ignore case.
 func spelled(name string) string {
 	name, _, _ = strings.Cut(name, "[")
 	if plain, err := url.QueryUnescape(name); err == nil {
@@ -181,8 +178,8 @@ func spelled(name string) string {
 	}, strings.ToLower(strings.Trim(name, ` "`)))
 }
 
-// cookieNamed are the cookies of a request that some program may take for the one of
-// a name, as they stand there.
+// cookieNamed returns the cookies of a request that some program may take for the one with
+// this name, unchanged.
 func cookieNamed(h http.Header, name string) (found []string) {
 	for _, c := range cookiesIn(h) {
 		if slices.Contains(namesIn(c), spelled(name)) {
@@ -192,7 +189,7 @@ func cookieNamed(h http.Header, name string) (found []string) {
 	return found
 }
 
-// keepCookies leaves out the cookies that keep is false for.
+// keepCookies removes the cookies for which keep is false.
 func keepCookies(h http.Header, keep func(cookie string) bool) {
 	all := cookiesIn(h)
 	kept := slices.DeleteFunc(slices.Clone(all), func(c string) bool { return !keep(c) })
@@ -205,9 +202,8 @@ func keepCookies(h http.Header, keep func(cookie string) bool) {
 	}
 }
 
-// oneOfEach leaves the first cookie of each name: who is asked about a request and
-// the job behind might go by different ones (RFC 6265, 4.2.2 says nothing of which
-// counts).
+// oneOfEach keeps the first cookie of each name: otherwise the server that decides and the
+// job could read different ones (RFC 6265, 4.2.2 does not say which counts).
 func oneOfEach(h http.Header) {
 	var seen []string
 	keepCookies(h, func(c string) bool {
@@ -235,8 +231,8 @@ func asksBy(r *http.Request, names ...string) bool {
 	return false
 }
 
-// otherScheme reports whether Authorization holds credentials that no program takes
-// for a token: the job has to check them itself.
+// otherScheme reports whether Authorization has credentials that no program takes for a
+// token, such as Basic: the job checks them itself.
 func otherScheme(authorization string) bool {
 	scheme, _, _ := strings.Cut(authorization, " ")
 	switch strings.ToLower(scheme) {

@@ -1,6 +1,6 @@
-// Package signin lets only those in who may: who knows a password, brings a
-// signed token, has a signed address, or whom another server knows. Nothing of
-// what it protects is kept for others, not in the fast lane either.
+// Package signin protects routes: it lets clients in by a password, a signed token, a
+// signed address, or another server's word. Answers behind it are not repeated for
+// other clients, by caches or by the fast lane.
 package signin
 
 import (
@@ -73,7 +73,7 @@ const (
 	maxCopied = 32
 )
 
-// ways are the ways to be let in that the options name, by their keys.
+// ways returns the keys of the ways to be let in that are set.
 func (o Options) ways() (keys []string) {
 	for _, w := range []struct {
 		key  string
@@ -88,7 +88,7 @@ func (o Options) ways() (keys []string) {
 	return keys
 }
 
-// Kind says in words what is asked of visitors.
+// Kind describes in words what clients must present.
 func (o Options) Kind() string {
 	switch {
 	case o.JWT != nil:
@@ -184,7 +184,7 @@ func checkField(name string) error {
 	return nil
 }
 
-// visitor is who was let in.
+// visitor is a client that was let in.
 type visitor struct {
 	user   string      // "" for who has no name
 	fields http.Header // for the job's request
@@ -192,7 +192,7 @@ type visitor struct {
 	spent  []string // parameters of the query that the job does not get
 }
 
-// refusal is the answer to who was not.
+// refusal is the answer to a client that was not let in.
 type refusal struct {
 	status    int
 	challenge string      // WWW-Authenticate; "" for none
@@ -200,12 +200,12 @@ type refusal struct {
 	body      []byte      // nil: the status as text
 }
 
-// A way decides about requests. It is safe for concurrent use.
+// A way decides whether a request is let in. It is safe for concurrent use.
 type way interface {
 	admit(r *http.Request) (visitor, *refusal)
 }
 
-// Gate lets in who may. It must be closed.
+// Gate protects a handler. It must be closed.
 type Gate struct {
 	way    way
 	claims []string // fields that say who somebody is: only the gate may
@@ -252,7 +252,7 @@ func New(o Options, clients *netset.Finder, errorLog *slog.Logger) (*Gate, error
 	return g, nil
 }
 
-// Close ends fetching keys, and closes connections.
+// Close stops fetching keys, and closes connections.
 func (g *Gate) Close() error {
 	if g.closer == nil {
 		return nil
@@ -260,7 +260,7 @@ func (g *Gate) Close() error {
 	return g.closer.Close()
 }
 
-// Wrap returns h for those who are let in. Others are told so.
+// Wrap returns a handler that calls h for requests that are let in, and refuses others.
 func (g *Gate) Wrap(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if slices.Contains(admissionOf(r.Context()).by, g) { // on its way through another route
@@ -292,9 +292,9 @@ func (g *Gate) Wrap(h http.Handler) http.Handler {
 	})
 }
 
-// Anonymous returns h for pages that a site has for everybody: with nothing in their
-// requests that says who asks, since nobody has checked it. Requests are the callee's
-// to change.
+// Anonymous returns h for pages that every client may see, such as error pages: what
+// identifies the client is removed from the request, since it was not checked. h may
+// change the request.
 func (g *Gate) Anonymous(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, name := range append([]string{"Authorization", "Cookie"}, g.claims...) {

@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// maxWaiting bounds how many requests wait. A page with everything on it is a
+	// maxWaiting bounds how many requests wait. A page with everything on it has about a
 	// hundred.
 	maxWaiting = 1024
-	// warnInterval bounds how often it is said that too many wait.
+	// warnInterval is how often the log says that too many wait.
 	warnInterval = time.Minute
 	// maxGuessers bounds how many clients with wrong passwords are remembered, in
 	// memory of some 64 bytes each, and forgetGuesser is for how long.
@@ -20,26 +20,27 @@ const (
 	forgetGuesser = time.Minute
 )
 
-// checkQueue say who is looked at next. A hash takes some 50 ms, and another server its
-// time, so one client could keep everybody else out: the turn is that of the client
-// with the fewest wrong passwords of late, together with those of its requests that
-// were there before; then of who came first. A client has at most half of the turns
-// at once. When too many wait, the last in this order goes.
+// checkQueue bounds how many requests are checked at once, and decides which is next. A
+// password's hash takes some 50 ms, and another server takes its time, so one client could
+// keep all others out. Each waiting request has a rank: its client's wrong passwords of
+// late plus its client's requests that wait already. The lowest rank is next, among equals
+// the oldest. A client has at most half of the checks at once. When too many wait, the
+// highest rank is refused.
 type checkQueue struct {
 	mu       sync.Mutex
 	free     int
-	most     int                  // of one client
-	running  map[netip.Prefix]int // turns of clients that have any
+	most     int                  // checks of one client
+	running  map[netip.Prefix]int // checks that run, by client
 	waiting  []*waiter            // in the order in which they came
 	guessers map[netip.Prefix]guesser
 	warnedAt time.Time
 }
 
-// waiter is a request that waits for its turn.
+// waiter is a request that waits for its check.
 type waiter struct {
 	client netip.Prefix
 	rank   int
-	ready  chan struct{} // closed when ok is there
+	ready  chan struct{} // closed when ok is set
 	ok     bool
 }
 
@@ -53,15 +54,15 @@ func newCheckQueue(n int) *checkQueue {
 	return &checkQueue{free: n, most: max(1, n/2), running: map[netip.Prefix]int{}, guessers: map[netip.Prefix]guesser{}}
 }
 
-// clientOf is who has a turn of its own: an IPv4 address, or an IPv6 network of 64
-// bits. Whoever has no address shares one.
+// clientOf returns what counts as one client: an IPv4 address, or an IPv6 network of 64
+// bits. Clients of UNIX sockets count as one.
 func clientOf(a netip.Addr) netip.Prefix {
 	p, _ := a.Prefix(min(a.BitLen(), 64)) // never an error
 	return p
 }
 
-// acquire waits for a turn, which must be given back with done. It reports false if ctx
-// ends before, or too many wait.
+// acquire waits until a request may be checked; release must follow. It reports false if
+// ctx ends before, or too many wait.
 func (t *checkQueue) acquire(ctx context.Context, client netip.Prefix) bool {
 	w := t.join(client)
 	if w == nil {
@@ -75,11 +76,11 @@ func (t *checkQueue) acquire(ctx context.Context, client netip.Prefix) bool {
 	return t.leave(w)
 }
 
-// join takes a free turn (nil), or a place among those who wait.
+// join starts the check if there is room (nil), or adds a waiter.
 func (t *checkQueue) join(client netip.Prefix) *waiter {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.mayStart(client) { // whoever waits may not
+	if t.mayStart(client) { // then no waiter could start
 		t.start(client)
 		return nil
 	}
@@ -114,7 +115,7 @@ func (t *checkQueue) start(client netip.Prefix) {
 	t.running[client]++
 }
 
-// leave gives a place up, and reports whether the turn came at that moment.
+// leave ends the wait, and reports whether the check was granted at that moment.
 func (t *checkQueue) leave(w *waiter) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -127,11 +128,11 @@ func (t *checkQueue) leave(w *waiter) bool {
 	return w.ok
 }
 
-// shouldWarn reports whether it is to be said that a request got no turn: who makes many of
-// them must not fill the log.
+// shouldWarn reports whether to log that a request was not checked, at most once in
+// warnInterval.
 func (t *checkQueue) shouldWarn(r *http.Request) bool {
 	if r.Context().Err() != nil {
-		return false // it is the client who is gone
+		return false // the client has gone
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -143,7 +144,7 @@ func (t *checkQueue) shouldWarn(r *http.Request) bool {
 	return true
 }
 
-// finish ends the waiting of one.
+// finish ends the wait of one request.
 func (t *checkQueue) finish(i int, ok bool) {
 	w := t.waiting[i]
 	t.waiting = append(t.waiting[:i], t.waiting[i+1:]...)
@@ -151,7 +152,7 @@ func (t *checkQueue) finish(i int, ok bool) {
 	close(w.ready)
 }
 
-// release gives a turn back.
+// release ends a check, and starts the next one. right: the password was right.
 func (t *checkQueue) release(client netip.Prefix, right bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -189,7 +190,7 @@ func (t *checkQueue) remember(client netip.Prefix) {
 			}
 		}
 		if len(t.guessers) >= maxGuessers {
-			clear(t.guessers) // more guess than can be told apart
+			clear(t.guessers) // too many clients guess to remember them
 		}
 	}
 	t.guessers[client] = g

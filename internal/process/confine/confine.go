@@ -1,17 +1,15 @@
-// Package confine has a process reach only those files that it is told
-// beforehand (Landlock, Linux 5.19 and later). It cannot reach more for as long as
-// it lives, and neither can what it starts.
+// Package confine restricts a process to a list of files and folders (Landlock, Linux 5.19
+// and later). The restriction holds until the process ends, and for all processes that it
+// starts.
 //
-// Rights belong to threads, and a thread hands them to those that it makes. So
-// Enter restricts one thread and executes this program anew from it: the new
-// program has the same number, and all of its threads are one domain. Restricting
-// each thread by itself would make as many domains, none of which may signal what
-// another one has started.
+// Rights belong to threads, and new threads inherit them. So Enter restricts one thread
+// and executes this program anew from it: the new program has the same process id, and
+// all of its threads are in one domain. Restricting each thread by itself would make as
+// many domains, none of which may signal processes that another one has started.
 //
-// Landlock looks at the files themselves, not at their names. A folder's rule
-// holds for whatever comes into it. A file or folder that takes the place of
-// another one has no rule of its own, which is why [Rule] and Around exist side by
-// side.
+// Landlock's rules are for the files themselves, not for their names. A folder's rule
+// holds for everything in it, also later. A file or folder that replaces another one of
+// the same name has no rule: that is what [Parents] is for.
 package confine
 
 import (
@@ -38,19 +36,19 @@ const (
 	Socket
 )
 
-// Rule lets a process do something.
+// Rule allows access to a file, or to a folder and all in it.
 type Rule struct {
 	Path   string // a file or folder; links are followed once, when the rule is made
 	Access Access
 	For    string // the key of the config that names it, or what needs it
-	// Make makes a folder that is missing, for its owner alone.
+	// Make: a missing folder is made, for its owner alone.
 	Make bool
-	// Extra rules are for files that may be missing, and for what may change later.
-	// A config does without them.
+	// Extra: the config works without the rule, which is for files that may be missing
+	// or may be replaced later.
 	Extra bool
 }
 
-// How much is asked for.
+// The modes of [Options].
 const (
 	Off     = "off"
 	Auto    = "auto"
@@ -101,15 +99,15 @@ func checkMode(mode string) error {
 	return fmt.Errorf("%q is not a way to use the sandbox: write off, auto or require", mode)
 }
 
-// On reports whether anything is asked for.
+// On reports whether the process is to be confined.
 func (o Options) On() bool { return o.Mode == Auto || o.Mode == Require }
 
-// Same reports whether both ask for the same.
+// Same reports whether both mean the same.
 func (o Options) Same(other Options) bool {
 	return o.On() == other.On() && slices.Equal(o.Read, other.Read) && slices.Equal(o.Write, other.Write)
 }
 
-// ErrMissing is wrapped by errors that say that the kernel cannot do it.
+// ErrMissing is wrapped by errors of kernels without Landlock.
 var ErrMissing = errors.New("the kernel has no Landlock")
 
 // Granted is a rule that is in force.
@@ -119,8 +117,8 @@ type Granted struct {
 	Device, File uint64
 }
 
-// covers reports whether the rule is for all of path, which has no links, and the
-// same file or folder is still there.
+// covers reports whether path, which has no links, is the rule's file or in its folder,
+// and whether that is still the same file or folder as at the start.
 func (g Granted) covers(path string) bool {
 	if !below(path, g.Path) {
 		return false
@@ -129,17 +127,17 @@ func (g Granted) covers(path string) bool {
 	return err == nil && device == g.Device && file == g.File
 }
 
-// Domain is what a process is confined to.
+// Domain is the set of rules that a process is confined to.
 type Domain struct {
-	Version int // of Landlock
+	Version int // Landlock's
 	Scoped  bool
 	Granted []Granted
 }
 
-// Reads is how many files and folders may be read.
+// Reads returns the number of rules for reading.
 func (d *Domain) Reads() int { return d.count(Read) }
 
-// Writes is how many may be changed.
+// Writes returns the number of rules for changing files.
 func (d *Domain) Writes() int { return d.count(Write | Socket) }
 
 func (d *Domain) count(a Access) (n int) {
@@ -151,8 +149,8 @@ func (d *Domain) count(a Access) (n int) {
 	return n
 }
 
-// Beyond are the rules that the domain does not cover. What is not there is no
-// matter of the domain, unless it is to be made.
+// Beyond returns the rules that the domain does not cover. Rules for missing files are
+// left out, unless the file may be made.
 func (d *Domain) Beyond(rules []Rule) (beyond []Rule) {
 	for _, r := range rules {
 		if path, ok := lookUp(r); ok && !r.Extra && !d.covers(path, r.Access) {
@@ -162,8 +160,8 @@ func (d *Domain) Beyond(rules []Rule) (beyond []Rule) {
 	return beyond
 }
 
-// lookUp is the file or folder that a rule is about: for one that is to be made
-// that in which it would be.
+// lookUp returns the file or folder that a rule is for; for a missing one that may be
+// made, the closest folder above it.
 func lookUp(r Rule) (string, bool) {
 	path := r.Path
 	for {
@@ -187,8 +185,8 @@ func (d *Domain) covers(path string, wanted Access) bool {
 	return wanted == 0
 }
 
-// Make makes the folders that are missing, in folders as other programs make them.
-// Where it cannot, who needs them says so.
+// Make makes the missing folders of rules that ask for it. Errors are dropped: the
+// process reports a missing folder when it needs it.
 func Make(rules []Rule) {
 	for _, r := range rules {
 		if r.Make && os.MkdirAll(filepath.Dir(r.Path), 0o755) == nil { //nolint:gosec // see above
@@ -197,8 +195,9 @@ func Make(rules []Rule) {
 	}
 }
 
-// Writable is the folder by which rules let a file be changed or replaced, or a link
-// on its way; "" for none. Where sockets are made, files can be removed at most.
+// Writable returns the folder whose rule lets the process change or replace a file, or a
+// link on its path; "": none does. A rule for sockets does not count: it only allows to
+// remove files.
 func Writable(rules []Rule, file string) string {
 	for _, name := range linksTo(file) {
 		for _, r := range rules {
@@ -214,8 +213,9 @@ func Writable(rules []Rule, file string) string {
 // 40).
 const mostLinks = 40
 
-// linksTo is what decides which file an absolute path leads to: the file itself, and all
-// links before it, each by the name that it has without those before it.
+// linksTo returns the names that decide which file an absolute path leads to: all
+// symbolic links on the path, each under its name with earlier links resolved, and the
+// file.
 func linksTo(file string) (names []string) {
 	rest, at := file, "/"
 	for links := 0; rest != ""; {
@@ -245,10 +245,9 @@ func below(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// Parents are rules for the folder that a file or folder is in, and for that of
-// what a link there leads to: programs change files by putting others in their
-// place, and deployments do so with folders. There is none for folders that hold
-// much else.
+// Parents returns rules for the folder of a file or folder, and where it is a link, for
+// the folder of its target: programs change a file by renaming a new one over it, and
+// deployments do so with folders. There is no rule for a folder that is [Broad].
 func Parents(path string, access Access, key string) (rules []Rule) {
 	const mostLinks = 8
 	for range mostLinks {
@@ -267,15 +266,15 @@ func Parents(path string, access Access, key string) (rules []Rule) {
 	return rules
 }
 
-// shared are folders below those at the top that belong to no program alone.
+// shared are folders of the second level that belong to no single program.
 var shared = []string{
 	"/usr/bin", "/usr/lib", "/usr/libexec", "/usr/local", "/usr/sbin", "/usr/share", "/usr/local/bin", "/usr/local/etc", "/usr/local/lib", "/usr/local/share",
 	"/var/backups", "/var/cache", "/var/lib", "/var/local", "/var/log", "/var/mail", "/var/opt", "/var/run", "/var/spool", "/var/tmp",
 	"/run/user", "/run/lock", "/proc/self", "/dev/shm", "/etc/ssl/private",
 }
 
-// Broad reports whether a folder holds much that has nothing to do with each
-// other: the top, those directly below it, homes, and some of the system's.
+// Broad reports whether a folder holds files of many programs or users: /, the folders
+// directly below it, home folders, and some of the system's.
 func Broad(dir string) bool {
 	up := filepath.Dir(dir)
 	if up == "/" || up == "/home" || up == "/run/user" || slices.Contains(shared, dir) || dir == filepath.Clean(os.TempDir()) {

@@ -18,15 +18,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// variable tells the program that is executed anew what it is confined to: the
-// number of a descriptor with that, and one that it was started with for itself.
+// variable is the environment variable by which the program that is executed anew finds
+// its domain: "5/7" are the descriptors of the domain as JSON, and of Enter's own file (0:
+// none).
 const variable = "MILLRACE_CONFINED"
 
 const (
 	// leastVersion is the first that lets files be moved between folders (Linux
 	// 5.19), as stores do.
 	leastVersion = 2
-	// What later versions know, which older ones would refuse (landlock(7)).
+	// The first versions of Landlock with these features (landlock(7)).
 	truncates, devices, scopes = 3, 5, 6
 	// mostGranted bounds what is read back, in bytes.
 	mostGranted = 64 << 20
@@ -62,7 +63,7 @@ func Possible() error {
 	return nil
 }
 
-// handled are the rights that this kernel asks for.
+// handled returns the rights that a version of Landlock can restrict.
 func handled(version int) uint64 {
 	all := uint64(everything)
 	if version < truncates {
@@ -83,10 +84,9 @@ func rights(a Access) (all uint64) {
 	return all
 }
 
-// Enter executes this program anew, with the same arguments and descriptors,
-// confined to the rules, and with env on top of the environment. own is handed to
-// it as the one that [Inherited] returns; nil for none. It returns only if that has
-// failed.
+// Enter executes this program anew, confined to the rules, with the same arguments and
+// descriptors, and with env added to the environment. [Inherited] returns own there; nil:
+// none. Enter returns only after an error.
 func Enter(rules []Rule, own *os.File, env ...string) error {
 	if err := Possible(); err != nil {
 		return err
@@ -115,7 +115,7 @@ func Enter(rules []Rule, own *os.File, env ...string) error {
 	}
 	env = append(overlaid(env), fmt.Sprintf("%s=%d/%s", variable, told.Fd(), handed))
 	failed := make(chan error)
-	go func() { // ends with this program, or with what has failed
+	go func() { // ends with this program, or with an error
 		runtime.LockOSThread() // for good: a thread that was restricted ends with its goroutine
 		failed <- restricted(set, program, env)
 	}()
@@ -131,17 +131,17 @@ func restricted(set int, program string, env []string) error {
 	return fmt.Errorf("starting %s anew: %w", program, syscall.Exec(program, os.Args, env))
 }
 
-// kept are the capabilities that a server of root keeps: for ports below 1024, and
-// for files of other users. Landlock holds for root too, but not for who may load
-// modules into the kernel, write to its devices, or see what other processes do
-// (CAP_PERFMON opens their environment in /proc).
+// kept are the capabilities that a server run by root keeps: for ports below 1024, and for
+// files of other users. Landlock also restricts root, but not a process that may load
+// kernel modules, write to devices, or inspect other processes (CAP_PERFMON opens their
+// environment in /proc).
 var kept = []uintptr{
 	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_KILL, unix.CAP_NET_BIND_SERVICE,
 	unix.CAP_SETGID, unix.CAP_SETUID, unix.CAP_SYS_NICE, unix.CAP_SYS_RESOURCE,
 }
 
-// drop has the program that the thread executes get no capability but those. A
-// thread that may not do so has none to give, and gets none later (no_new_privs).
+// drop drops all other capabilities for the program that the thread executes. A thread
+// that may not do so has no capabilities, and gets none later (no_new_privs).
 func drop() {
 	const highest = 63 // the kernel answers EINVAL from the first that it does not know
 	for c := uintptr(0); c <= highest; c++ {
@@ -150,8 +150,8 @@ func drop() {
 			_ = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_LOWER, c, 0, 0)
 		}
 	}
-	// What is inheritable root gets in addition to that (capabilities(7)); older
-	// container engines leave all of them there.
+	// Root also gets its inheritable capabilities (capabilities(7)); older
+	// container engines leave all of them inheritable.
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var sets [2]unix.CapUserData
 	if unix.Capget(&header, &sets[0]) == nil {
@@ -176,7 +176,7 @@ func restrict(set int) error {
 	return nil
 }
 
-// overlaid is the environment with these variables.
+// overlaid returns the environment with these variables set.
 func overlaid(env []string) []string {
 	all := os.Environ()
 	for _, set := range env {
@@ -186,7 +186,7 @@ func overlaid(env []string) []string {
 	return all
 }
 
-// ruleset makes the kernel's rules, and notes in the domain what they are.
+// ruleset makes the kernel's rules, and notes them in the domain.
 func ruleset(d *Domain, rules []Rule) (set int, err error) {
 	all := handled(d.Version)
 	attr := ll.RulesetAttr{HandledAccessFS: all}
@@ -208,7 +208,7 @@ func ruleset(d *Domain, rules []Rule) (set int, err error) {
 func add(set int, all uint64, d *Domain, r Rule) error {
 	fd, err := unix.Open(r.Path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil // what is not there, or out of reach anyway: who needs it says so
+		return nil // missing, or out of reach anyway: the process reports it when it needs it
 	}
 	defer func() { _ = unix.Close(fd) }() // it was only looked at
 	var info unix.Stat_t
@@ -237,7 +237,7 @@ func add(set int, all uint64, d *Domain, r Rule) error {
 	return nil
 }
 
-// domainFile puts the domain where the next program finds it.
+// domainFile returns a file in memory with the domain, for the program that is executed.
 func domainFile(d *Domain) (*os.File, error) {
 	fd, err := unix.MemfdCreate("millrace-domain", 0)
 	if err != nil {
@@ -262,8 +262,8 @@ func keepOpen(f *os.File) error {
 	return nil
 }
 
-// self is the program that runs, also where another one has its name by now. By
-// its name the system shows it under that.
+// self returns a path of the running program: its name, so that the system shows that, or
+// /proc/self/exe where the file was replaced.
 func self() (string, error) {
 	const running = "/proc/self/exe"
 	name, err := os.Executable()
@@ -277,8 +277,8 @@ func self() (string, error) {
 	return name, nil
 }
 
-// Inherited is what this process is confined to, and the descriptor that was
-// handed to Enter; nil if it is not confined.
+// Inherited returns the domain of this process and the file that was given to Enter; nil
+// if the process is not confined.
 func Inherited() (*Domain, *os.File, error) {
 	text := os.Getenv(variable)
 	if text == "" {
@@ -314,8 +314,8 @@ func descriptor(number string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "inherited"), nil
 }
 
-// inForce tries what is always there, and what everybody may list that no rule
-// keeps from it.
+// inForce checks that the kernel enforces the domain: it lists /, which everybody may do
+// without a domain.
 func (d *Domain) inForce() bool {
 	if d.covers("/", Read) {
 		return true
@@ -327,13 +327,13 @@ func (d *Domain) inForce() bool {
 	return errors.Is(err, fs.ErrPermission)
 }
 
-// identify names a file.
+// identify returns the numbers of a file.
 func identify(path string) (device, file uint64, err error) {
 	var info unix.Stat_t
 	err = unix.Stat(path, &info)
 	return info.Dev, info.Ino, err //nolint:wrapcheck // whether there is one is all that matters
 }
 
-// Running is the program that runs, as one that this process can start: also when
-// its file was replaced, which is another one that no rule names.
+// Running is a path of the running program that this process may start, also when its
+// file was replaced by a new one, which has no rule.
 const Running = "/proc/self/exe"

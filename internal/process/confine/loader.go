@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Loader is the program that loads the libraries of another one; "" for a program
-// that has none, or that cannot be read.
+// Loader returns the dynamic loader of a program, such as /lib64/ld-linux-x86-64.so.2; ""
+// for a static program, or one that cannot be read.
 func Loader(program string) string {
 	f, err := elf.Open(program)
 	if err != nil {

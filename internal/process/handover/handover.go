@@ -1,17 +1,17 @@
-// Package handover has one process give its listening sockets to a successor: the
-// same program, started anew. The old one goes on serving until the new one says
-// that it does, so that what fails on the way costs nothing.
+// Package handover gives the listening sockets of one process to a successor: the same
+// program, started anew. The old process goes on serving until the new one says that it
+// serves, so that a failure on the way costs nothing.
 //
-// They talk over a pair of sockets, a line each:
+// The two talk over a pair of sockets, one line for each message:
 //
-//	successor   prepared          its config is good; it needs the folders that only one may open
-//	old         go state          they are free; what else is to be taken over, as JSON
+//	successor   prepared          its config is good; it needs the folders that only one process may open
+//	old         go state          the folders are free; the rest of its state, as JSON
 //	successor   ready             it serves
 //	            failed: why       instead of either, before it ends
-//	old         news something    from before "go" on: what it has been told meanwhile, as JSON
-//	successor   heard             it has taken that in; after "ready"
+//	old         news something    at any time: a command that it got meanwhile, as JSON
+//	successor   heard             after "ready": it has carried the command out
 //
-// Whoever reads the end instead of a line knows that the other one is gone.
+// The end of the stream means that the other process is gone.
 package handover
 
 import (
@@ -28,13 +28,14 @@ import (
 	"time"
 )
 
-// Variable is what tells a process that it is a successor, and of how many sockets.
+// Variable is the environment variable that makes a process a successor. Its value is the
+// number of sockets.
 const Variable = "MILLRACE_SUCCESSOR"
 
 const (
 	firstDescriptor = 3       // after the standard streams
 	mostSockets     = 256     // more listeners than any config has
-	maxLine         = 8000    // bytes of what a successor says
+	maxLine         = 8000    // bytes of a successor's line
 	maxState        = 8 << 20 // bytes of a predecessor's line
 	// newsTimeout is how long a successor that serves may take for news, and taking how
 	// long the line may be full while it does not serve yet.
@@ -43,7 +44,7 @@ const (
 	prepared, goOn, ready, failed, news, heard = "prepared", "go ", "ready", "failed: ", "news ", "heard"
 )
 
-// Sockets are those that a process listens on.
+// Sockets are the sockets that a process listens on.
 type Sockets struct {
 	Public []*os.File
 	Admin  *os.File // nil: none
@@ -56,27 +57,27 @@ func (s Sockets) all() []*os.File {
 	return append([]*os.File{s.Admin}, s.Public...)
 }
 
-// Close closes our descriptors of them.
+// Close closes this process's descriptors of them.
 func (s Sockets) Close() {
 	for _, f := range s.all() {
-		_ = f.Close() // what is given away is used no more
+		_ = f.Close() // they were handed over, and are not used here any more
 	}
 }
 
-// Successor is a process that is to take over.
+// Successor is a process that was started to take over.
 type Successor struct {
 	*process
 	talk  net.Conn
 	lines *bufio.Reader
 
-	mu             sync.Mutex // of what follows, and of news on the way
-	unacknowledged int        // news that were not heard yet
+	mu             sync.Mutex // held for what follows, and while news are sent
+	unacknowledged int        // news without an answer
 	serves         bool
-	lost           error // why it cannot be told any more
+	lost           error // why no news can be sent any more
 }
 
-// Start has a process started, which inherits the environment, the standard
-// streams and the sockets.
+// Start starts a process that inherits the environment, the standard streams and the
+// sockets.
 func Start(by Starter, s Sockets) (*Successor, error) {
 	ours, theirs, err := pair()
 	if err != nil {
@@ -98,12 +99,12 @@ func Start(by Starter, s Sockets) (*Successor, error) {
 // Pid is the process's number.
 func (n *Successor) Pid() int { return n.pid }
 
-// Prepared waits until the successor has understood its config.
-func (n *Successor) Prepared(patience time.Duration) error { return n.await(prepared, patience) }
+// Prepared waits until the successor has read its config and found it good.
+func (n *Successor) Prepared(timeout time.Duration) error { return n.await(prepared, timeout) }
 
-// State is what commands have told a process, and its successor has to know.
+// State is what a process has learned since its start, and its successor needs.
 type State struct {
-	// Hot are requests that are asked often, for package lane.
+	// Hot are the requests that come most often, for package lane.
 	Hot json.RawMessage `json:"hot,omitempty"`
 	// Tickets are the keys of TLS session tickets, for package server.
 	Tickets     []byte          `json:"tickets,omitempty"`
@@ -111,12 +112,12 @@ type State struct {
 	Proofs      []byte          `json:"proofs,omitempty"` // signs the proofs of clients
 	// Limits is what rate limits have counted, for package admit.
 	Limits []byte `json:"limits,omitempty"`
-	// Predecessors is how many processes have handed over to the next one, the
-	// one that says so not counted.
+	// Predecessors is how many processes have handed over before the one that sends
+	// this.
 	Predecessors int `json:"predecessors,omitempty"`
 }
 
-// Go lets it open the folders that only one may.
+// Go says that the folders are free which only one process may open.
 func (n *Successor) Go(state State) error {
 	text, err := json.Marshal(state)
 	if err != nil {
@@ -129,16 +130,17 @@ func (n *Successor) Go(state State) error {
 }
 
 // Ready waits until the successor serves.
-func (n *Successor) Ready(patience time.Duration) error {
-	err := n.await(ready, patience)
+func (n *Successor) Ready(timeout time.Duration) error {
+	err := n.await(ready, timeout)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.serves = err == nil
 	return err
 }
 
-// Notify tells the successor what this process was told. Once that serves, Tell
-// returns when it has taken it in. After an error there is no use in trying again.
+// Notify sends the successor a command that this process has got. Once the successor
+// serves, Notify returns when it has carried the command out. After an error every
+// further call returns the same error.
 func (n *Successor) Notify(what any) error {
 	text, err := json.Marshal(what)
 	if err != nil {
@@ -156,9 +158,9 @@ func (n *Successor) Notify(what any) error {
 }
 
 func (n *Successor) notify(text string) error {
-	_ = n.talk.SetWriteDeadline(time.Now().Add(writeTimeout)) // of a socket that is open
+	_ = n.talk.SetWriteDeadline(time.Now().Add(writeTimeout)) // never fails on an open socket
 	if _, err := io.WriteString(n.talk, news+text+"\n"); err != nil {
-		return err //nolint:wrapcheck // Tell says what was done
+		return err //nolint:wrapcheck // Notify says what was done
 	}
 	n.unacknowledged++
 	if !n.serves {
@@ -177,20 +179,21 @@ func (n *Successor) notify(text string) error {
 	return nil
 }
 
-func (n *Successor) await(word string, patience time.Duration) error {
-	_ = n.talk.SetReadDeadline(time.Now().Add(patience))
+// await waits for a line of the successor.
+func (n *Successor) await(word string, timeout time.Duration) error {
+	_ = n.talk.SetReadDeadline(time.Now().Add(timeout))
 	text, err := n.lines.ReadSlice('\n')
 	line := strings.TrimSuffix(string(text), "\n")
-	why, told := strings.CutPrefix(line, failed)
+	why, hasFailed := strings.CutPrefix(line, failed)
 	switch {
 	case err == nil && line == word:
 		return nil
-	case err == nil && told:
+	case err == nil && hasFailed:
 		return errors.New(strings.ReplaceAll(why, "\x00", "\n"))
 	case err == nil, errors.Is(err, bufio.ErrBufferFull):
 		return fmt.Errorf("the new process says %.80q and not %q: is it another program?", line, word)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return fmt.Errorf("the new process has not said %q for %s; it was ended", word, patience)
+		return fmt.Errorf("the new process has not said %q for %s; it was ended", word, timeout)
 	}
 	select {
 	case <-n.ended:
@@ -209,7 +212,8 @@ func (n *Successor) Kill() {
 	_ = n.talk.Close()
 }
 
-// Predecessor is who has started this process to take over. A nil one is nobody.
+// Predecessor is the process that has started this one to take over. The methods of nil
+// do nothing.
 type Predecessor struct {
 	Sockets Sockets
 	State   State // known after Prepared
@@ -220,7 +224,7 @@ type Predecessor struct {
 	gone  chan struct{}
 }
 
-// lines are what a predecessor says, each of mostState bytes at the most.
+// lines reads a predecessor's lines, each of maxState bytes at the most.
 type lines struct {
 	from *io.LimitedReader
 	text *bufio.Reader
@@ -231,22 +235,22 @@ func linesOf(r io.Reader) *lines {
 	return &lines{limited, bufio.NewReader(limited)}
 }
 
-// next is the next line, or the end.
+// next returns the next line, split behind its first word, or an error at the end.
 func (l *lines) next() (word, rest string, err error) {
 	l.from.N = maxState
 	line, err := l.text.ReadString('\n')
 	if err != nil {
-		return "", "", err //nolint:wrapcheck // whatever it is, nobody is there any more
+		return "", "", err //nolint:wrapcheck // whatever it is, the predecessor is gone
 	}
 	for _, word := range []string{goOn, news} {
 		if rest, ok := strings.CutPrefix(line, word); ok {
 			return word, rest, nil
 		}
 	}
-	return "", line, nil // a newer program may say what this one does not know
+	return "", line, nil // unknown: a newer program may send it
 }
 
-// Inherited returns who has started this process to take over, nil if nobody has.
+// Inherited returns the process that has started this one to take over, nil if none has.
 func Inherited(getenv func(string) string) (*Predecessor, error) {
 	text := getenv(Variable)
 	if text == "" {
@@ -276,8 +280,8 @@ func Inherited(getenv func(string) string) (*Predecessor, error) {
 	return p, nil
 }
 
-// Prepared says that the config is good, and waits until the folders are free. If
-// the predecessor has ended meanwhile, they are.
+// Prepared says that the config is good, and waits until the folders are free: until Go,
+// or until the predecessor has ended.
 func (p *Predecessor) Prepared() {
 	if p == nil {
 		return
@@ -290,21 +294,21 @@ func (p *Predecessor) Prepared() {
 		case word == news:
 			p.early = append(p.early, json.RawMessage(rest))
 		case word == goOn:
-			_ = json.Unmarshal([]byte(rest), &p.State) // a newer program may say what this one does not know
+			_ = json.Unmarshal([]byte(rest), &p.State) // unknown: a newer program may send it
 			return
 		}
 	}
 }
 
-// Ready says that this process serves. From then on, hear is called with what the
-// predecessor is told, one after the other.
-func (p *Predecessor) Ready(hear func(json.RawMessage)) {
+// Ready says that this process serves. From then on onNews is called with each command
+// that the predecessor gets, one after the other.
+func (p *Predecessor) Ready(onNews func(json.RawMessage)) {
 	if p == nil {
 		return
 	}
-	_, _ = io.WriteString(p.talk, ready+"\n") // nobody listens: nobody serves but us
+	_, _ = io.WriteString(p.talk, ready+"\n") // an error: the predecessor is gone
 	take := func(what json.RawMessage) {
-		hear(what)
+		onNews(what)
 		_, _ = io.WriteString(p.talk, heard+"\n") // likewise
 	}
 	go func() { // ends with the predecessor, or with this process
@@ -323,7 +327,7 @@ func (p *Predecessor) Ready(hear func(json.RawMessage)) {
 	}()
 }
 
-// Failed says why this process cannot take over.
+// Failed tells the predecessor why this process cannot take over.
 func (p *Predecessor) Failed(why error) {
 	if p == nil {
 		return

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A process that is confined cannot start one that is not. So a helper is started
-// before, which is this program under another verb and does nothing but wait. It
-// knows from its own start which program to start, with which arguments, in which
-// folder and environment. All that it can be asked for is:
+// A confined process cannot start an unconfined one. So it starts a helper before: this
+// program with another verb, which only waits. The helper knows from its own start which
+// program to start, with which arguments, in which folder and environment. All that it
+// can be asked for is:
 //
 //	server   start SOCKETS   with the descriptors for the new process
 //	         kill            the process that it has started
@@ -25,7 +25,7 @@ import (
 //	         failed: why     instead
 //	         ended: why      "ended: " after status 0
 //
-// They talk by packets, a message each. The helper ends when the server has.
+// Each message is one packet. The helper ends when the server has ended.
 const (
 	starts, kills, startedAs, endedWith = "start ", "kill", "started ", "ended: "
 
@@ -38,14 +38,14 @@ const (
 // ErrNoHelper is returned when the helper is gone.
 var ErrNoHelper = errors.New("the process that starts successors is gone")
 
-// Helper is a server's end.
+// Helper is the server's end of the connection with its helper.
 type Helper struct {
 	talk    *net.UnixConn
 	mu      sync.Mutex   // held by Start
-	answers chan started // to Start; closed with the helper
+	answers chan started // for Start; closed when the helper has ended
 }
 
-// started is what became of a request: a process, or why there is none.
+// started is the answer to a request: a process, or why there is none.
 type started struct {
 	process *process
 	why     error
@@ -74,8 +74,8 @@ func StartHelper(command []string) (*os.File, error) {
 	return nil, fmt.Errorf("starting the helper for upgrades: %w", err)
 }
 
-// markInherited keeps the descriptors that this process was started with, sockets
-// above all, from the next one that it starts.
+// markInherited marks the descriptors that this process was started with, above all
+// sockets, so that the next process that it starts does not inherit them.
 func markInherited() (undo func(), err error) {
 	var marked []uintptr
 	for fd := uintptr(firstDescriptor); fd < firstDescriptor+2*mostSockets; fd++ {
@@ -120,7 +120,7 @@ func packets(f *os.File) (*net.UnixConn, error) {
 	return talk, nil
 }
 
-// Start is a [Starter], of one process at a time.
+// Start is a [Starter] for one process at a time.
 func (h *Helper) Start(files []*os.File, sockets string) (*process, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -141,7 +141,7 @@ func (h *Helper) Start(files []*os.File, sockets string) (*process, error) {
 	return answer.process, answer.why
 }
 
-// receive takes in what the helper says.
+// receive reads the helper's messages.
 func (h *Helper) receive() {
 	var current *process
 	end := func(why error) {
@@ -176,17 +176,17 @@ func (h *Helper) receive() {
 		}
 		select {
 		case h.answers <- answer:
-		default: // nobody has asked
+		default: // Start does not wait for it
 		}
 	}
 }
 
-// kill has the helper end what it has started. Without a helper that is nobody's
-// child any more.
+// kill has the helper end the process that it has started. Without a helper there is no
+// parent that could.
 func (h *Helper) kill() { _, _ = h.talk.Write([]byte(kills)) }
 
-// Help is the helper: it starts program with these arguments when the server at
-// the other end of the third descriptor says so, and returns when that has ended.
+// Help is the helper's life: it starts program with these arguments when the server, at
+// the other end of descriptor 3, asks for it. It returns when the server has ended.
 func Help(program string, args []string) error {
 	talk, err := packets(inheritedFile(firstDescriptor, "server"))
 	if err != nil {
@@ -244,8 +244,8 @@ func (h *helperState) do(asked string, files []*os.File) {
 	}()
 }
 
-// wellFormed reports whether the text is what Start writes for so many descriptors:
-// whoever has taken the server over may write anything.
+// wellFormed reports whether the text is what Start writes for so many descriptors: an
+// attacker who controls the server may write anything.
 func wellFormed(sockets string, files int) bool {
 	public, admin, _ := strings.Cut(sockets, "/")
 	n, err := strconv.ParseUint(public, 10, 16)
@@ -271,12 +271,12 @@ func (h *helperState) lives() bool {
 	}
 }
 
-// send tells the server. One that is gone needs no telling.
+// send sends the server a message. An error means that the server is gone.
 func (h *helperState) send(text string) {
 	_, _ = h.talk.Write([]byte(text[:min(len(text), mostMessage)]))
 }
 
-// passed are the descriptors that came with a message.
+// passed returns the descriptors that came with a message.
 func passed(control []byte) (files []*os.File) {
 	messages, err := unix.ParseSocketControlMessage(control)
 	if err != nil {

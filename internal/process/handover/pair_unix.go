@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// pair is two ends that are connected: ours, and one to be inherited.
+// pair returns the two ends of a connection: ours, and one for the new process.
 func pair() (net.Conn, *os.File, error) {
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	if err != nil {
@@ -27,8 +27,8 @@ func pair() (net.Conn, *os.File, error) {
 	return ours, theirs, nil
 }
 
-// inheritedFile is a descriptor that this process was started with, and that
-// those which it starts itself do not get.
+// inheritedFile returns a descriptor that this process was started with, marked so that
+// processes that it starts do not inherit it.
 func inheritedFile(fd int, name string) *os.File {
 	syscall.CloseOnExec(fd)
 	return os.NewFile(uintptr(fd), name)

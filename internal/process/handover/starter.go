@@ -8,20 +8,20 @@ import (
 	"strings"
 )
 
-// process is one that was started to take over.
+// process is a process that was started to take over.
 type process struct {
 	pid   int
 	kill  func()
-	ended chan struct{} // closed when it has
+	ended chan struct{} // closed when it has ended
 	why   error         // valid from then on
 }
 
-// Starter starts a process with these descriptors after the standard streams, and
-// tells it so with [Variable].
+// Starter starts a process with these descriptors after the standard streams, and with
+// sockets as the value of [Variable].
 type Starter func(files []*os.File, sockets string) (*process, error)
 
-// private are variables that are meant for this process alone: its successor has
-// another number, and its sockets from us.
+// private reports whether an environment variable is for this process alone: a successor
+// has another process id, and gets its sockets from this process.
 func private(variable string) bool {
 	name, _, _ := strings.Cut(variable, "=")
 	switch name {

@@ -12,15 +12,15 @@ import (
 // Rule is one of the rules that requests go through before a route is looked for.
 type Rule struct {
 	Match *match.Matcher
-	// Rewrite gives the request another path, and the next rules see that; Route
-	// ends the way. One of them is set.
+	// Rewrite gives the request another path, which the next rules see; Route is the
+	// final answer. One of them is set.
 	Rewrite *match.Template
 	Route   *Route
 
 	captures bool // Rewrite uses some
 }
 
-// path reports whether the rule is for a path, with the captures that it needs.
+// path reports whether the rule is for a path, and returns the captures for Rewrite.
 func (r *Rule) path(path string) (captures []string, ok bool) {
 	if r.Rewrite == nil || !r.captures {
 		return nil, r.Match.Covers(path)
@@ -28,27 +28,27 @@ func (r *Rule) path(path string) (captures []string, ok bool) {
 	return r.Match.Captures(path)
 }
 
-// Found says what answers a request.
+// Found is the result of routing a request.
 type Found struct {
-	Route *Route // nil: nothing does
-	// Request has another path than the one that came where a rule has rewritten it.
+	Route *Route // nil: there is none
+	// Request is the request, with a new path where a rule has rewritten it.
 	Request *http.Request
-	// Clean is the path to which the client is to be sent instead, "" for none.
+	// Clean is the path to redirect the client to; "": there is no redirect.
 	Clean string
-	// Ambiguous: some servers take the path for one that another route or rule is
-	// for, and there is no other way to write it that says what is meant.
+	// Ambiguous: some servers would read the path as one of another route or rule, and no
+	// redirect could make it clear.
 	Ambiguous bool
-	// Private: more had a say than the path and the headers that Vary names, so
-	// that the answer is for nobody else.
+	// Private: rules have looked at more than the path and the headers in Vary, so the
+	// answer must not be repeated for others.
 	Private bool
-	// PrivateBy is the number of the rule for which it is, from 1.
+	// PrivateBy is the number of the rule that did so, from 1.
 	PrivateBy int
 	Vary      []string
 	// Rule is the number of the rule that named the route, from 1; 0: its path did.
 	Rule int
 }
 
-// Step is what became of one rule on a request's way.
+// Step is the result of one rule for a request.
 type Step struct {
 	Rule    int    // its number, from 1
 	Pattern string // of its path
@@ -56,23 +56,23 @@ type Step struct {
 	// not hold, Fails is the condition's key and Name which of them.
 	Path        bool
 	Fails, Name string
-	// To is the path and query that the rule gives the request, "" if it ends the way.
+	// To is the path and query after a rewrite; "" for a rule with a route.
 	To string
-	// Nowhere: what the rule makes of the request is no path, and nothing answers.
+	// Nowhere: the rewrite gives no valid path, so no route answers.
 	Nowhere bool
 }
 
-// Find returns what answers a request.
+// Find returns the route of a request.
 func (s *Site) Find(r *http.Request) Found { return s.find(r, nil) }
 
-// Explain is Find, with what became of each rule that was looked at.
+// Explain is Find, with a step for each rule that was tried.
 func (s *Site) Explain(r *http.Request) (f Found, steps []Step) {
 	f = s.find(r, func(step Step) { steps = append(steps, step) })
 	return f, steps
 }
 
-// find is Find. told may be nil.
-func (s *Site) find(r *http.Request, told func(Step)) Found {
+// find is Find. onStep may be nil.
+func (s *Site) find(r *http.Request, onStep func(Step)) Found {
 	f := Found{Request: r}
 	path, clean := urlpath.Clean(r.URL.Path)
 	several := !clean || urlpath.Several(r.URL.Path, r.URL.RawPath)
@@ -80,13 +80,13 @@ func (s *Site) find(r *http.Request, told func(Step)) Found {
 		f.redirectToClean(r, path)
 		return f
 	}
-	asked := WithPath(r, path, r.URL.RawQuery) // what rules see: no dot segment is in it
+	asked := WithPath(r, path, r.URL.RawQuery) // rules see a path without dot segments
 	for i := range s.rules {
 		rule := &s.rules[i]
 		captures, ok := rule.path(path)
 		if !ok {
-			if told != nil {
-				told(Step{Rule: i + 1, Pattern: rule.Match.Path.String()})
+			if onStep != nil {
+				onStep(Step{Rule: i + 1, Pattern: rule.Match.Path.String()})
 			}
 			continue
 		}
@@ -98,27 +98,27 @@ func (s *Site) find(r *http.Request, told func(Step)) Found {
 			}
 		}
 		if key, name := rule.Match.Failing(asked); key != "" {
-			if told != nil {
-				told(Step{Rule: i + 1, Pattern: rule.Match.Path.String(), Path: true, Fails: key, Name: name})
+			if onStep != nil {
+				onStep(Step{Rule: i + 1, Pattern: rule.Match.Path.String(), Path: true, Fails: key, Name: name})
 			}
 			continue
 		}
-		// Requests in which such a rule holds go another way than those that the
-		// lane compares with.
+		// The lane compares requests by path and Vary alone, and could not tell that
+		// such a rule holds.
 		if !rule.Match.Only() && !rule.Match.OnlyHost() {
 			f.private(i)
 		}
 		if rule.Route != nil {
 			f.Route, f.Rule, f.Request = rule.Route, i+1, asked
-			if told != nil {
-				told(Step{Rule: i + 1, Pattern: rule.Match.Path.String(), Path: true})
+			if onStep != nil {
+				onStep(Step{Rule: i + 1, Pattern: rule.Match.Path.String(), Path: true})
 			}
 			return f
 		}
 		to, query, made := f.rewrite(i, rule.Rewrite, asked, captures)
 		if !made {
-			if told != nil {
-				told(Step{Rule: i + 1, Pattern: rule.Match.Path.String(), Path: true, Nowhere: true})
+			if onStep != nil {
+				onStep(Step{Rule: i + 1, Pattern: rule.Match.Path.String(), Path: true, Nowhere: true})
 			}
 			return f
 		}
@@ -126,8 +126,8 @@ func (s *Site) find(r *http.Request, told func(Step)) Found {
 		asked = WithPath(asked, path, query)
 		several = urlpath.Several(path, asked.URL.RawPath)
 		f.Request = asked
-		if told != nil {
-			told(Step{Rule: i + 1, Pattern: rule.Match.Path.String(), Path: true, To: asked.URL.RequestURI()})
+		if onStep != nil {
+			onStep(Step{Rule: i + 1, Pattern: rule.Match.Path.String(), Path: true, To: asked.URL.RequestURI()})
 		}
 		if several && ambiguous(s.rules[i+1:], asked.URL) {
 			f.Ambiguous = true
@@ -136,7 +136,7 @@ func (s *Site) find(r *http.Request, told func(Step)) Found {
 	}
 	f.Route = s.Route(path)
 	if !several {
-		return f // which is clean
+		return f // the path has one reading, and is clean
 	}
 	_, stays := urlpath.Made(path)
 	asItCame := f.Route != nil && f.Route.RawPath
@@ -146,8 +146,8 @@ func (s *Site) find(r *http.Request, told func(Step)) Found {
 	return f
 }
 
-// redirectToClean sends the client to the clean path, unless that is what it has asked for, or
-// a rule has made it.
+// redirectToClean redirects the client to the clean path. Where that is the path it has
+// sent, or a rule has made the path, the request is ambiguous.
 func (f *Found) redirectToClean(r *http.Request, clean string) {
 	if f.Request == r && (clean != r.URL.Path || urlpath.EncodesSlash(r.URL.RawPath) && !strings.ContainsRune(clean, '\\')) {
 		f.Clean = clean
@@ -156,7 +156,7 @@ func (f *Found) redirectToClean(r *http.Request, clean string) {
 	f.Route, f.Ambiguous = nil, true
 }
 
-// rewrite is what a rule makes of a request, and notes what it looks at for that.
+// rewrite applies a rule's rewrite, and notes which headers it reads.
 func (f *Found) rewrite(rule int, to *match.Template, asked *http.Request, captures []string) (path, query string, made bool) {
 	if headers, more := to.Says(); more {
 		f.private(rule)
@@ -166,15 +166,14 @@ func (f *Found) rewrite(rule int, to *match.Template, asked *http.Request, captu
 	return to.Path(asked, captures)
 }
 
-// private notes that a rule makes the answer one for nobody else.
+// private notes that a rule makes the answer private.
 func (f *Found) private(rule int) {
 	if !f.Private {
 		f.Private, f.PrivateBy = true, rule+1
 	}
 }
 
-// ambiguous reports whether a rule is for one of the paths that a path which is
-// not clean may be taken for, and not for another.
+// ambiguous reports whether a rule covers one reading of a path and not another.
 func ambiguous(rules []Rule, u *url.URL) bool {
 	if len(rules) == 0 {
 		return false
@@ -192,9 +191,8 @@ func ambiguous(rules []Rule, u *url.URL) bool {
 	return false
 }
 
-// OnlyRoute returns what answers for a path whichever way it is read, or nil
-// when there are two ways to read it that lead to different routes: then it is
-// for nobody but who reads it as [urlpath.Clean] does.
+// OnlyRoute returns the route that all readings of a path lead to, or nil where two
+// readings lead to different routes.
 func (s *Site) OnlyRoute(u *url.URL) *Route {
 	var only *Route
 	for i, p := range urlpath.Readings(u) {
@@ -207,8 +205,8 @@ func (s *Site) OnlyRoute(u *url.URL) *Route {
 	return only
 }
 
-// WithPath is a request with another path and query; the one that it is made
-// from stays as it is, and so does RequestURI, which is what the client sent.
+// WithPath returns a copy of a request with another path and query. RequestURI stays what
+// the client has sent.
 func WithPath(r *http.Request, path, query string) *http.Request {
 	if r.URL.Path == path && r.URL.RawQuery == query {
 		return r
@@ -223,15 +221,15 @@ func WithPath(r *http.Request, path, query string) *http.Request {
 // Named returns the route with a pattern or a name, such as @app, or nil.
 func (s *Site) Named(name string) *Route { return s.named[name] }
 
-// IsName reports whether a route's key is a name and no path: it is reached by
-// rules alone.
+// IsName reports whether a route's key is a name, such as @app, and not a path: only rules
+// and error pages lead to it.
 func IsName(key string) bool { return strings.HasPrefix(key, "@") }
 
-// Pages are the pages for answers that say that something is wrong: by status,
-// and by its class under 4 and 5. A page is a path of the site, or the name of a route.
+// Pages are error pages, by status (404) or class (4 and 5). A page is a path of the site,
+// or the name of a route.
 type Pages map[int]string
 
-// For is the page for a status, or "".
+// For returns the page for a status; "": none.
 func (p Pages) For(status int) string {
 	if status < 400 || status > 599 || len(p) == 0 {
 		return ""
@@ -242,7 +240,7 @@ func (p Pages) For(status int) string {
 	return p[status/100]
 }
 
-// Page returns the route of a page and the path that it is asked for under.
+// Page returns the route of a page, and the path of the request for it.
 func (s *Site) Page(page, path string) (*Route, string) {
 	if IsName(page) {
 		clean, _ := urlpath.Clean(path)

@@ -17,10 +17,10 @@ func Mount(pattern string, h http.Handler, folder bool) http.Handler {
 	return &Mounted{Job: h, Prefix: prefix, inner: http.StripPrefix(prefix, h)}
 }
 
-// Mounted is a job that sees the paths below its route.
+// Mounted is a job that gets paths without its route's prefix.
 type Mounted struct {
 	Job    http.Handler
-	Prefix string // that is stripped; without a slash at its end
+	Prefix string // what is stripped, without a slash at its end
 	inner  http.Handler
 }
 

@@ -2,7 +2,7 @@ package site
 
 import "net/http"
 
-// Refusal is the text with which a request is refused, whoever does so.
+// Refusal is the text of an answer that refuses a request, by the server or a job.
 func Refusal(status int) string {
 	if status == http.StatusRequestEntityTooLarge {
 		return "The request's body is larger than this server accepts."

@@ -15,39 +15,40 @@ import (
 	"millrace/internal/wire/urlpath"
 )
 
-// Route is one path of a site and what answers there.
+// Route is a path of a site and its handler.
 type Route struct {
 	// Pattern is a path. One that ends in a slash stands for everything
 	// below it, and for itself without that slash.
 	Pattern string
 	Handler http.Handler
 	Job     *meter.Job
-	// RawPath is for jobs that pass the path on: one that is not clean reaches
-	// them if it can be read in no way that leads to another route. Others get no
-	// dot segments, however they are written: the client is sent to the clean path.
+	// RawPath is for jobs that pass the path on, such as proxies: they also get a path
+	// that is not clean, if no reading of it leads to another route. For other jobs the
+	// client is redirected to the clean path, without dot segments in any spelling.
 	RawPath bool
-	// Open answers without asking who it is: for pages that the site itself
-	// names by their paths. nil: Handler does.
+	// Open answers without a sign-in, for error pages that the site names by their
+	// paths. nil: Handler does.
 	Open http.Handler
-	// Private: no answer is for anybody but who asked for it.
+	// Private: an answer is for the client that has asked for it, and not repeated.
 	Private bool
-	// Passes: the handler may have requests passed on without a goroutine.
+	// Passes: event loops may forward requests for the handler, without a goroutine.
 	Passes bool
-	// Foreign: the handler is of another program, and may have more in it than a job.
+	// Foreign: the handler comes from another program, and may wrap a job.
 	Foreign bool
-	// BodyBytes bounds the body of a request; 0: as everywhere.
+	// BodyBytes bounds the body of a request; 0: the server's limit.
 	BodyBytes int64
-	// Gate decides who may ask, and how often; nil: everybody. Own is the part
-	// of it that the route says itself, for requests that another route passes on.
+	// Gate decides which clients may ask, and how often; nil: all. OwnGate is the part
+	// of it that the route itself sets, without the site's: for requests that another
+	// route hands to this one.
 	Gate, OwnGate *admit.Gate
-	// Pages take the place of answers that say that something is wrong. Intercepted are
-	// those for what an application answers; nil: that is passed on.
+	// Pages replace answers with error statuses. Intercepted replace those that an
+	// application has sent; nil: these are passed on.
 	Pages, Intercepted Pages
 	// NoLog: requests are not in the access log.
 	NoLog bool
-	// Headers change the header of every answer; nil: nothing does.
+	// Headers are rules for the header of every answer; nil: none.
 	Headers *headers.AnswerRules
-	// CORS says which scripts may read answers; nil: the job does.
+	// CORS says which scripts may read answers; nil: the job decides.
 	CORS *headers.CORS
 
 	glob *match.Path // nil: the pattern has no stars
@@ -58,18 +59,18 @@ type Site struct {
 	// ID is the same as long as nothing about the site has changed, its
 	// listener included, and is never used again for anything else. Never 0.
 	ID uint64
-	// Pages are those for paths that no route answers.
+	// Pages are for paths that no route answers.
 	Pages Pages
-	// Gate is that of paths that no route answers.
+	// Gate is for paths that no route answers.
 	Gate *admit.Gate
-	// Trap catches who asks for what only attackers do; nil: nobody.
+	// Trap catches clients that request what only attackers do; nil: none.
 	Trap *admit.Trap
-	// Headers and CORS are those for paths that no route answers.
+	// Headers and CORS are for paths that no route answers.
 	Headers *headers.AnswerRules
 	CORS    *headers.CORS
 
 	exact  map[string]*Route
-	globs  []*Route // the one that says most first
+	globs  []*Route // the one with the most literal characters first
 	prefix []*Route // longest first
 	named  map[string]*Route
 	rules  []Rule
@@ -105,7 +106,7 @@ func New(id uint64, routes []*Route, rules ...Rule) *Site {
 	return s
 }
 
-// Route returns what answers for a clean path (see [urlpath.Clean]), or nil.
+// Route returns the route for a clean path (see [urlpath.Clean]), or nil.
 func (s *Site) Route(path string) *Route {
 	if r := s.exact[path]; r != nil {
 		return r
@@ -123,9 +124,9 @@ func (s *Site) Route(path string) *Route {
 	return nil
 }
 
-// Plain returns what answers for a path in which nothing is encoded, if nothing
-// but the path has a say in that; otherwise, and for a path that some server reads in
-// another way, nil.
+// Plain returns the route for a path without encoded characters where only the path
+// decides. It returns nil where a rule covers the path, or where some server may read the
+// path in another way.
 func (s *Site) Plain(path string) *Route {
 	if urlpath.Several(path, "") {
 		return nil
@@ -160,8 +161,8 @@ func NewTable() *Table {
 }
 
 // Add enters a site under its host names, lower-case and without port. A name
-// that begins with "*." stands for every name below; none at all for every
-// host that nobody else has. It must not be called once the table is in use.
+// that begins with "*." stands for every name below. Without hosts the site is for every
+// host that no other site has. Add must not be called once the table is in use.
 func (t *Table) Add(s *Site, hosts []string) {
 	t.ids[s.ID] = true
 	t.passes = t.passes || s.passes
@@ -262,8 +263,8 @@ func withoutPort[T string | []byte](host T) T {
 	return host
 }
 
-// Enter takes part in the table's life for one request; false when it has
-// ended and the caller must look for its successor.
+// Enter counts one request that uses the table, until Leave. It reports false when the
+// table was retired and has ended: the caller must use its successor.
 func (t *Table) Enter() bool {
 	for {
 		n := t.refs.Load()
@@ -283,9 +284,9 @@ func (t *Table) Leave() {
 	}
 }
 
-// Retire gives up the caller's own part. Idle is closed when the last request
-// has left.
+// Retire ends the caller's use of the table. Idle is closed when the last request has
+// left.
 func (t *Table) Retire() { t.Leave() }
 
-// Idle is closed when the table has been retired and nobody is in it.
+// Idle is closed when the table was retired and no request uses it.
 func (t *Table) Idle() <-chan struct{} { return t.idle }

@@ -13,15 +13,14 @@ import (
 	"millrace/internal/server"
 )
 
-// Bounds of the look at a CA's directory.
+// Bounds of the request for a CA's directory.
 const (
 	directoryTime = 3 * time.Second
 	mostDirectory = 64 << 10
 )
 
-// checkDirectories looks whether the CAs that are given by their URLs are some:
-// a mistake there would show only as names without certificates. A CA that does
-// not answer now is none.
+// checkDirectories checks that the URLs of CAs are ACME directories: a mistake would show
+// only as names without certificates. A CA that does not answer now is no mistake.
 func checkDirectories(ctx context.Context, o server.AutoOptions, roots *x509.CertPool) error {
 	client := &http.Client{Timeout: directoryTime, Transport: &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots},
@@ -37,8 +36,8 @@ func checkDirectories(ctx context.Context, o server.AutoOptions, roots *x509.Cer
 	return nil
 }
 
-// notADirectory is what a URL answers with instead, empty where that is one, or
-// where nobody answers.
+// notADirectory describes what a URL answers with instead of an ACME directory; "" where
+// it is one, or does not answer.
 func notADirectory(ctx context.Context, client *http.Client, ca string) string {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, ca, nil)
 	if err != nil {

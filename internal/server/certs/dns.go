@@ -10,16 +10,17 @@ import (
 	"github.com/mholt/acmez/v3/acme"
 )
 
-// programTime is how long the program may take for a record to be seen.
+// programTime is how long the program may take until a record is visible.
 const programTime = 5 * time.Minute
 
-// program solves dns-01 (RFC 8555, 8.4) by running one of the operator's:
+// program solves dns-01 challenges (RFC 8555, 8.4) by running a program of the
+// operator's:
 //
 //	PROGRAM present NAME VALUE   make the TXT record; return when it can be seen
 //	PROGRAM cleanup NAME VALUE   remove it
 //
-// NAME is without a dot at its end. An exit status other than 0 is a failure,
-// whose last line of output is told.
+// NAME is without a dot at its end. An exit status other than 0 is a failure; its last
+// line of output is in the error.
 type program struct{ path string }
 
 // Present implements acmez.Solver.

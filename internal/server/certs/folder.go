@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// usable makes the folder, for its owner alone, and looks whether files can be
-// written there: better now than when a certificate has come.
+// usable makes the folder, for its owner alone, and checks that files can be written
+// there, so that a mistake shows at the start and not when a certificate is stored.
 func usable(folder string) error {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return cannotUse(folder, err)

@@ -32,7 +32,7 @@ const (
 // local is a CA of this machine's own, for development.
 type local struct {
 	storage certmagic.Storage
-	first   sync.Mutex // held by who makes the root: the storage's lock is looked at once a second
+	first   sync.Mutex // held while the root is made: waiting for the storage's lock takes a second at least
 }
 
 // IssuerKey implements [certmagic.Issuer].
@@ -61,9 +61,8 @@ func (l *local) Issue(ctx context.Context, csr *x509.CertificateRequest) (*certm
 	return &certmagic.IssuedCertificate{Certificate: encode("CERTIFICATE", der)}, nil
 }
 
-// root reads the CA's certificate and key, and makes them the first time: only
-// then the names of this process, and machines that share the storage, wait for
-// each other.
+// root reads the CA's certificate and key, and makes them the first time. Only then do
+// names, and machines that share the storage, wait for each other.
 func (l *local) root(ctx context.Context) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	if cert, key, err := l.read(ctx); !errors.Is(err, fs.ErrNotExist) {
 		return cert, key, err

@@ -15,11 +15,11 @@ import (
 
 // Bounds of the attempts to get first certificates. Renewals are certmagic's.
 const (
-	// mostAtOnce is how many are under way, and how many certificates are read at
-	// once. Certmagic asks a CA for 10 in 10 seconds.
+	// mostAtOnce is how many attempts run at once, and how many certificates are read
+	// at once. Certmagic asks a CA for at most 10 in 10 seconds.
 	mostAtOnce = 100
-	// spread is how long after the end of a limit those who wait for it ask: not
-	// all at once.
+	// spread is the time over which names that wait for the end of a rate limit are
+	// spread, so that they do not all ask at once.
 	spread = 30 * time.Second
 	// closeTime is how long Close waits for attempts to end: a program that cleans
 	// up the DNS may take longer.
@@ -36,11 +36,11 @@ func retries() []time.Duration {
 // which ends it when the name goes; Close waits for it.
 type job struct {
 	stop context.CancelFunc
-	wake chan struct{} // a token: somebody may have mended what was wrong
+	wake chan struct{} // a token: try soon, the cause of the failure may be gone
 }
 
-// read takes the certificates that are in the storage, and returns the names that
-// have none there that can be used. Its error is one that does not go by itself.
+// read loads the certificates in the storage, and returns the names without a usable one
+// there. It returns an error only where the operator must do something.
 func (m *Manager) read(config *certmagic.Config, names []string) (missing []string, err error) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
@@ -86,7 +86,7 @@ func (m *Manager) obtain(ctx context.Context, name string, wake <-chan struct{})
 	all := retries()
 	for attempt := 0; ; attempt++ {
 		err := m.try(ctx, name)
-		if err == nil { // perhaps by another machine
+		if err == nil { // there is one, perhaps from another machine
 			m.history.change(name, func(a *Attempts) { a.LastError, a.Next = "", time.Time{} })
 		}
 		if err == nil || ctx.Err() != nil {
@@ -117,11 +117,12 @@ func (m *Manager) obtain(ctx context.Context, name string, wake <-chan struct{})
 	}
 }
 
-// attempt is in the context of one: certmagic is not to repeat it by itself.
+// attempt is in the context of one attempt, so that certmagic's events can end it:
+// certmagic must not repeat it by itself.
 type attempt struct {
-	asked bool // a CA is asked
+	asked bool // a CA was asked
 	stop  context.CancelFunc
-	err   error // what was told, by Manager.happened
+	err   error // the failure, from Manager.happened
 }
 
 type attemptKey struct{}
@@ -148,13 +149,13 @@ func (m *Manager) try(ctx context.Context, name string) error {
 	if a.err != nil {
 		return a.err
 	}
-	if err != nil && ctx.Err() == nil { // of the storage
+	if err != nil && ctx.Err() == nil { // an error of the storage
 		m.failed(name, false, fmt.Errorf("%w; mend the storage, or if a file there is broken, delete the folder of %s in it", err, name))
 	}
-	return err //nolint:wrapcheck // for obtain, and told
+	return err //nolint:wrapcheck // for obtain, which has noted it
 }
 
-// refusedUntil is when the first CA may be asked for a name again, zero for now.
+// refusedUntil returns when the first CA may be asked for a name again; zero: now.
 func (m *Manager) refusedUntil(name string) time.Time {
 	var cas []string
 	for _, issuer := range m.state.Load().config.Issuers {

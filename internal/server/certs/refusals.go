@@ -19,16 +19,16 @@ import (
 	"github.com/caddyserver/certmagic"
 )
 
-// refusals remembers which CAs have said that too much was asked of them, and
-// until when (RFC 8555, 6.6). A CA refuses an order for one name, or, with every
-// other request, this machine or its account.
+// refusals remembers the rate limits of CAs, and their ends (RFC 8555, 6.6). A CA that
+// refuses an order limits its name; with any other request it limits this machine or its
+// account.
 type refusals struct {
 	mu    sync.Mutex
 	of    map[string]map[string]refusal // by name, "" for all of them, and by CA
-	swept time.Time                     // when those that are over were forgotten last
+	swept time.Time                     // when expired ones were removed last
 }
 
-// refusal is a CA's answer, which we give in its place until the time is over.
+// refusal is a CA's answer, which is repeated without asking it until the time is over.
 type refusal struct {
 	until time.Time
 	kind  string // of the answer, for its Content-Type
@@ -46,7 +46,7 @@ const (
 	refusalSweep   = time.Minute
 )
 
-// until is when a CA may be asked for a name again, zero for now.
+// until returns when a CA may be asked for a name again; zero: now.
 func (r *refusals) until(name, ca string) time.Time {
 	found, _ := r.find(name, ca)
 	return found.until
@@ -64,8 +64,8 @@ func (r *refusals) find(name, ca string) (found refusal, ok bool) {
 	return found, ok
 }
 
-// everywhere is when the first of these CAs may be asked for a name again, zero
-// for now.
+// everywhere returns when the first of these CAs may be asked for a name again; zero:
+// now.
 func (r *refusals) everywhere(name string, cas []string) (first time.Time) {
 	for _, ca := range cas {
 		until := r.until(name, ca)
@@ -90,7 +90,7 @@ func (r *refusals) note(name, ca string, one refusal) {
 		})
 	}
 	if len(r.of) >= mostRefusals {
-		return // it is asked again, and refuses again
+		return // full: the CA is asked again, and refuses again
 	}
 	if r.of[name] == nil {
 		r.of[name] = map[string]refusal{}
@@ -98,7 +98,7 @@ func (r *refusals) note(name, ca string, one refusal) {
 	r.of[name][ca] = one
 }
 
-// throttledTransport is how a CA is asked: not again before the time that it has given.
+// throttledTransport sends requests to a CA, but not before the end of its rate limit.
 type throttledTransport struct {
 	ca        string
 	directory string // its URL
@@ -108,8 +108,8 @@ type throttledTransport struct {
 
 var errNoClient = errors.New("certmagic keeps the client of an issuer elsewhere now: adapt this package")
 
-// throttle has an issuer ask patiently, and returns its client. certmagic has no
-// option for that, and tells nobody what a CA says in Retry-After.
+// throttle puts a throttledTransport into an issuer's client, and returns the client.
+// certmagic has no option for that, and does not pass Retry-After on.
 func throttle(issuer *certmagic.ACMEIssuer, refused *refusals) (*http.Client, error) {
 	field := reflect.ValueOf(issuer).Elem().FieldByName("httpClient")
 	if !field.IsValid() || field.Type() != reflect.TypeFor[*http.Client]() || field.IsNil() {
@@ -127,8 +127,8 @@ func (p *throttledTransport) CloseIdleConnections() {
 	}
 }
 
-// begins reports whether a request is one of the first for a certificate. What
-// belongs to an order that the CA has accepted goes on.
+// begins reports whether a request begins a new order. Requests of an order that the CA
+// has accepted are always sent.
 func (p *throttledTransport) begins(r *http.Request, name string) bool {
 	return name != "" || r.Method == http.MethodHead || r.URL.String() == p.directory
 }
@@ -149,7 +149,7 @@ func (p *throttledTransport) RoundTrip(r *http.Request) (*http.Response, error) 
 		return nil, err //nolint:wrapcheck // as http.RoundTripper has it
 	}
 	wait := retryAfter(resp, time.Now())
-	if wait <= 0 || r.Method == http.MethodGet && !p.begins(r, name) { // when to renew (ARI), which is another limit
+	if wait <= 0 || r.Method == http.MethodGet && !p.begins(r, name) { // Retry-After of renewal information (ARI) is not a rate limit
 		return resp, nil
 	}
 	text, err := io.ReadAll(io.LimitReader(resp.Body, mostAnswer))
@@ -161,7 +161,7 @@ func (p *throttledTransport) RoundTrip(r *http.Request) (*http.Response, error) 
 	return resp, nil
 }
 
-// again is the answer to another request of the same kind.
+// again returns the CA's answer, for another request.
 func (one refusal) again(r *http.Request) *http.Response {
 	return &http.Response{
 		StatusCode: http.StatusTooManyRequests, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
@@ -170,8 +170,8 @@ func (one refusal) again(r *http.Request) *http.Response {
 	}
 }
 
-// retryAfter is how long a CA that refuses wants to be left alone, 0 where it does
-// not refuse, or does not say (RFC 9110, 10.2.3).
+// retryAfter returns the Retry-After of a CA's refusal; 0: it does not refuse, or does not
+// say (RFC 9110, 10.2.3).
 func retryAfter(resp *http.Response, now time.Time) time.Duration {
 	if resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
 		return 0
@@ -186,7 +186,7 @@ func retryAfter(resp *http.Response, now time.Time) time.Duration {
 	return 0
 }
 
-// ordered is the name in an order (RFC 8555, 7.4), empty in other requests.
+// ordered returns the names in an order (RFC 8555, 7.4); "" for other requests.
 func ordered(r *http.Request) string {
 	if r.Method != http.MethodPost || r.GetBody == nil || r.ContentLength > mostRequest {
 		return ""

@@ -21,9 +21,8 @@ import (
 	"millrace/store"
 )
 
-// shared is the storage of several machines: what each of them gets is in a store,
-// sealed, and a copy of it in a folder of this machine, which is read while the
-// store cannot be reached.
+// shared is a storage that several machines share: a store with sealed objects, and a copy
+// of them in a local folder, which is read while the store cannot be reached.
 type shared struct {
 	store  store.Store
 	folder *certmagic.FileStorage
@@ -37,14 +36,14 @@ type shared struct {
 const (
 	// mostStored is the largest file: a chain of certificates has some kilobytes.
 	mostStored = 1 << 20
-	// settle is how long a claim to a lock must stand before it counts: longer
-	// than any other machine needs between its look and its own claim.
+	// settle is how long a claim to a lock must stay unchanged before it counts: longer
+	// than another machine needs between its check and its own claim.
 	settle = 2 * time.Second
-	// beat is how often the holder of a lock says that it is alive; a claim that
-	// has not changed for lockLife, by this machine's clock, is nobody's.
+	// beat is how often the holder of a lock renews its claim. A claim that has not
+	// changed for lockLife, by this machine's clock, is abandoned.
 	beat     = 5 * time.Second
 	lockLife = 4 * beat
-	// lockPoll is how often somebody who waits for a lock looks.
+	// lockPoll is how often a lock is checked by those who wait for it.
 	lockPoll = 500 * time.Millisecond
 	// callTime bounds each call to the store.
 	callTime = settle / 2
@@ -76,8 +75,8 @@ func newShared(s store.Store, secret string, folder *certmagic.FileStorage) (*sh
 	return &shared{store: s, folder: folder, seal: seal, held: map[string]*claim{}}, nil
 }
 
-// put writes an object. Its key is sealed along, so that nobody who can write to
-// the store can give one for the other.
+// put writes an object. Its key is authenticated with it, so that objects cannot be
+// exchanged by someone who can write to the store.
 func (s *shared) put(ctx context.Context, key string, value []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
@@ -117,8 +116,8 @@ func (s *shared) get(ctx context.Context, key string) ([]byte, error) {
 	return value, nil
 }
 
-// copied reports whether there is a copy of a file in the folder: not of what
-// lives for a moment.
+// copied reports whether a file is copied to the folder. Files that live for a moment are
+// not.
 func copied(key string) bool { return !strings.Contains(key, "challenge_tokens") }
 
 // Store implements [certmagic.Storage].
@@ -181,9 +180,9 @@ func (s *shared) Stat(ctx context.Context, key string) (certmagic.KeyInfo, error
 	return certmagic.KeyInfo{Key: key, Size: int64(len(value)), IsTerminal: true}, err
 }
 
-// Lock implements [certmagic.Locker]. A store knows no locks; whoever finds no
-// living claim writes its own, and has the lock if that one stands after a time
-// in which everybody who found none as well has written, too.
+// Lock implements [certmagic.Locker], on a store without locks. A machine that finds no
+// live claim writes its own, and waits for settle: by then every other machine that found
+// none has written, too. Whose claim is there then has the lock.
 func (s *shared) Lock(ctx context.Context, name string) error {
 	key := "locks/" + name
 	me := rand.Text()
@@ -227,8 +226,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// hold says that this process is alive until the lock is given back, by Unlock,
-// which waits for the goroutine, or by release.
+// hold renews the claim until the lock is released by Unlock, which waits for the
+// goroutine, or by release.
 func (s *shared) hold(name, key, me string) {
 	ctx, stop := context.WithCancel(context.Background())
 	c := &claim{stop, make(chan struct{})}
@@ -262,7 +261,7 @@ func (s *shared) Unlock(ctx context.Context, name string) error {
 	return nil
 }
 
-// release gives all locks back.
+// release releases all locks.
 func (s *shared) release() {
 	s.mu.Lock()
 	var names []string

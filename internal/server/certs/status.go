@@ -18,7 +18,7 @@ import (
 	"github.com/mholt/acmez/v3/acme"
 )
 
-// history is what has happened to each name.
+// history has the attempts for each name.
 type history struct {
 	mu sync.Mutex
 	of map[string]*Attempts
@@ -27,7 +27,7 @@ type history struct {
 // mostNames bounds the history: with on-demand certificates clients choose the names.
 const mostNames = 20000
 
-// Attempts is what was tried for one name.
+// Attempts are the attempts to get a certificate for one name.
 type Attempts struct {
 	Made, Failed uint64
 	LastError    string // "" after a success
@@ -35,7 +35,7 @@ type Attempts struct {
 	Next         time.Time // the next attempt, zero if not known
 }
 
-// change calls f with what is known of a name.
+// change calls f with the attempts for a name.
 func (h *history) change(name string, f func(*Attempts)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -53,7 +53,7 @@ func (h *history) change(name string, f func(*Attempts)) {
 	f(a)
 }
 
-// forget is for a name that is not wanted any more.
+// forget removes a name that is not wanted any more.
 func (h *history) forget(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -74,7 +74,7 @@ var (
 	errNotKept = errors.New("the CA has issued a certificate that could not be written")
 )
 
-// happened is called by certmagic.
+// happened handles certmagic's events.
 func (m *Manager) happened(ctx context.Context, event string, data map[string]any) error {
 	name, _ := data["identifier"].(string)
 	renewal, _ := data["renewal"].(bool)
@@ -84,7 +84,7 @@ func (m *Manager) happened(ctx context.Context, event string, data map[string]an
 		switch {
 		case !m.refusedUntil(name).IsZero():
 			return certmagic.ErrNoRetry{Err: errRefused}
-		case a != nil && a.asked: // by certmagic, after a while
+		case a != nil && a.asked: // certmagic repeats the attempt by itself after a while
 			return certmagic.ErrNoRetry{Err: errNotKept}
 		case a != nil:
 			a.asked = true
@@ -111,7 +111,7 @@ func (m *Manager) happened(ctx context.Context, event string, data map[string]an
 	return nil
 }
 
-// failed tells of an attempt.
+// failed notes and logs a failed attempt.
 func (m *Manager) failed(name string, renewal bool, err error) {
 	text := explain(name, err, m.refusedUntil(name))
 	if _, ofCA := errors.AsType[acme.Problem](err); !ofCA {
@@ -127,8 +127,8 @@ func (m *Manager) failed(name string, renewal bool, err error) {
 	}
 }
 
-// explain says what a failure means and what to do. until is when the CA may be
-// asked again, zero where it has said nothing.
+// explain says what a failure means and what to do. until is when the CA may be asked
+// again; zero: it has not said.
 func explain(name string, err error, until time.Time) string {
 	if err == nil {
 		return "unknown"
@@ -166,7 +166,7 @@ func explain(name string, err error, until time.Time) string {
 	return err.Error()
 }
 
-// explainNoAnswer is explain for a CA that has said nothing itself.
+// explainNoAnswer is explain for a CA that has not answered.
 func explainNoAnswer(err error) string {
 	asked, ok := errors.AsType[*url.Error](err)
 	if !ok {
@@ -178,7 +178,7 @@ func explainNoAnswer(err error) string {
 	return fmt.Sprintf("the CA cannot be reached at %s: let this machine connect to it, or add another one to \"ca\" (%v)", asked.URL, asked.Err)
 }
 
-// limited says that a CA was asked for too much.
+// limited describes a rate limit.
 func limited(detail string, until time.Time) string {
 	if until.IsZero() {
 		return fmt.Sprintf("the CA has issued too much of late (%s)", detail)
@@ -256,8 +256,8 @@ func (m *Manager) status(name string) Status {
 	return s
 }
 
-// askedFor is when the CA wants a name's certificate to be renewed (ARI, RFC
-// 9773), as it said last: from the folder, so that a status waits for no store.
+// askedFor returns when the CA wants a name's certificate to be renewed (ARI, RFC 9773).
+// It reads the local folder, so that a status never waits for a shared store.
 func (m *Manager) askedFor(name string) (time.Time, bool) {
 	for _, issuer := range m.state.Load().config.Issuers {
 		text, err := m.folder.Load(m.ctx, certmagic.StorageKeys.SiteMeta(issuer.IssuerKey(), name))

@@ -8,8 +8,8 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// core hands what certmagic logs to our log, as debugging: it tells each step and
-// each failure several times. What an operator needs is told by [Manager.happened].
+// core writes certmagic's log to the error log, at level debug: certmagic logs each step
+// and each failure several times. [Manager.happened] logs what an operator needs.
 type core struct {
 	to     *slog.Logger
 	fields []zapcore.Field

@@ -16,17 +16,17 @@ import (
 	"millrace/internal/wire/stall"
 )
 
-// conn is one connection. We accept its streams ourselves, and not http3.Server,
-// which waits for the header of a request for as long as the client likes.
+// conn is one connection. It accepts the streams itself, since http3.Server waits for the
+// header of a request without a timeout.
 type conn struct {
 	listener  *Listener
 	quic      *quic.Conn
-	streams   atomic.Int32  // of requests: those being answered, and those whose header is on its way
-	requests  atomic.Int32  // being answered
-	since     atomic.Int64  // Unix nanoseconds: when there was a request last
-	roomFreed chan struct{} // a token: there may be room for a header
+	streams   atomic.Int32  // requests that are being answered, or whose header is coming
+	requests  atomic.Int32  // requests that are being answered
+	since     atomic.Int64  // when the last request ended, in Unix nanoseconds
+	roomFreed chan struct{} // a token: roomForHeader should check again
 	resets    h2.ResetCount
-	cut       atomic.Bool // for what the client does
+	cut       atomic.Bool // it was closed for exceeding a limit
 	handlers  stall.Handlers
 	kept      *stall.Kept
 }
@@ -51,7 +51,7 @@ func (c *conn) close(code http3.ErrCode) {
 	_ = c.quic.CloseWithError(quic.ApplicationErrorCode(code), "") // it never fails
 }
 
-// refuse ends the connection of a client that does too much of something.
+// refuse closes the connection of a client that exceeds a limit, and counts it.
 func (c *conn) refuse(why *meter.Counter) {
 	if c.cut.CompareAndSwap(false, true) {
 		why.Add(0, 1)
@@ -59,8 +59,7 @@ func (c *conn) refuse(why *meter.Counter) {
 	}
 }
 
-// serve answers what comes over the connection, until it has ended and all of its
-// requests have been answered.
+// serve serves the connection until it has ended and all of its requests are answered.
 func (c *conn) serve() {
 	raw, err := c.listener.http.NewRawServerConn(c.quic)
 	if err != nil {
@@ -100,7 +99,8 @@ func (c *conn) serve() {
 	}
 }
 
-// begin notes that a stream was opened, whose header is waited for.
+// begin notes that a stream was opened. Until its header is complete it waits for the
+// client.
 func (c *conn) begin() {
 	c.streams.Add(1)
 	c.handlers.Begin()
@@ -127,8 +127,8 @@ func (c *conn) reject(str *quic.Stream) {
 	str.CancelWrite(quic.StreamErrorCode(http3.ErrCodeRequestRejected))
 }
 
-// roomForHeader waits while there are too many requests of which only a part has
-// come. It returns false when the connection has ended.
+// roomForHeader waits while too many requests are incomplete. It returns false when the
+// connection has ended.
 func (c *conn) roomForHeader(ctx context.Context) bool {
 	for c.streams.Load()-c.requests.Load() >= mostHeaders {
 		select {
@@ -140,7 +140,7 @@ func (c *conn) roomForHeader(ctx context.Context) bool {
 	return true
 }
 
-// signalRoom tells roomForHeader to look again.
+// signalRoom has roomForHeader check again.
 func (c *conn) signalRoom() {
 	select {
 	case c.roomFreed <- struct{}{}:
@@ -148,12 +148,12 @@ func (c *conn) signalRoom() {
 	}
 }
 
-// answer serves one request, for whose header its client has the header timeout.
+// answer serves one request. Its header must come within the header timeout.
 func (c *conn) answer(raw *http3.RawServerConn, str *quic.Stream) {
 	refused := c.listener.host.Refused
 	limits := c.listener.host.Limits()
-	late := time.Now().Add(limits.HeaderTimeout)
-	_ = str.SetReadDeadline(late) // until settle
+	deadline := time.Now().Add(limits.HeaderTimeout)
+	_ = str.SetReadDeadline(deadline) // until settle
 	if no := refusalOf(str, c.listener.http.MaxHeaderBytes); no.Status != 0 {
 		writeRefusal(str, no, limits.WriteTimeout)
 	} else {
@@ -164,10 +164,10 @@ func (c *conn) answer(raw *http3.RawServerConn, str *quic.Stream) {
 		return
 	}
 	now := time.Now()
-	if !end.Remote && !now.Before(late) {
+	if !end.Remote && !now.Before(deadline) {
 		refused.Headers.Add(0, 1)
 	}
-	if c.resets.Many(now) { // of whole requests, and of parts
+	if c.resets.Many(now) { // of complete requests, and of incomplete ones
 		c.refuse(&refused.Resets)
 	}
 }

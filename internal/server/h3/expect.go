@@ -16,9 +16,9 @@ func expects(r *http.Request) bool {
 	return r.ContentLength != 0 && r.Header["Expect"] != nil && field.Has(r.Header["Expect"], "100-continue")
 }
 
-// continueWriter is the answer to a client that waits to continue. Who reads the body first
-// has the client told, and may be another goroutine than who answers: until the answer
-// begins, its fields are kept apart from quic-go's.
+// continueWriter answers a client that waits for 100 before it sends its body. The first
+// read of the body sends 100. That may be in another goroutine than the handler's, so the
+// handler's fields are kept apart from quic-go's header until the answer begins.
 type continueWriter struct {
 	http.ResponseWriter
 	header http.Header
@@ -26,10 +26,11 @@ type continueWriter struct {
 
 	mu        sync.Mutex
 	continued bool // 100 was sent
-	answered  bool // the answer: no 100 may follow
+	answered  bool // the answer has begun: no 100 may follow
 }
 
-// withContinue has a request's client told to continue when its body is read.
+// withContinue returns a writer for the answer, and gives r a body whose first read sends
+// 100 (Continue).
 func withContinue(w http.ResponseWriter, r *http.Request) *continueWriter {
 	p := &continueWriter{ResponseWriter: w, header: http.Header{}, body: r.Body}
 	r.Body = continueBody{p}
@@ -69,23 +70,23 @@ func (p *continueWriter) WriteHeader(status int) {
 
 // Write implements [http.ResponseWriter].
 func (p *continueWriter) Write(b []byte) (int, error) {
-	p.WriteHeader(http.StatusOK) // if nobody has
+	p.WriteHeader(http.StatusOK) // unless the handler has
 	return p.ResponseWriter.Write(b)
 }
 
 // FlushError is what [http.ResponseController] looks for.
 func (p *continueWriter) FlushError() error {
-	p.WriteHeader(http.StatusOK) // if nobody has
+	p.WriteHeader(http.StatusOK) // unless the handler has
 	return http.NewResponseController(p.ResponseWriter).Flush()
 }
 
-// finish gives quic-go what the handler has said last.
+// finish begins the answer if the handler has not, and gives quic-go the trailers.
 func (p *continueWriter) finish() {
-	p.WriteHeader(http.StatusOK)                   // if nobody has
+	p.WriteHeader(http.StatusOK)                   // unless the handler has
 	maps.Copy(p.ResponseWriter.Header(), p.header) // trailers
 }
 
-// continueBody is the body that such a client will send.
+// continueBody is the body that such a client sends after 100.
 type continueBody struct{ w *continueWriter }
 
 // Read implements [io.Reader].

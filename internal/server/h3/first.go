@@ -21,27 +21,27 @@ const (
 )
 
 const (
-	// maxPeek is how much of a header block is looked at: a client may send half as
-	// much again before quic-go must read.
+	// maxPeek is the longest header block that is checked here: QUIC's window lets a
+	// client send half as much again before quic-go must read.
 	maxPeek = 256 << 10
-	// mostGrowth is how many times longer than its block a list of fields may be as it
-	// is counted, in what clients send: a shorter block is not counted here.
+	// mostGrowth is how many times longer than its encoded block a header list can be.
+	// A block that is shorter than limit/mostGrowth needs no counting.
 	mostGrowth = 64
 )
 
-// blocks are what usual header blocks are looked at in.
+// blocks are buffers for header blocks of the usual size.
 var blocks = sync.Pool{New: func() any { return new([4 << 10]byte) }}
 
-// refusalOf reads a request's header before quic-go does, which resets the stream of one that
-// it cannot take. Blocks can be decoded twice, as our settings allow no dynamic table
-// (RFC 9204, 3.2.3).
+// refusalOf checks a request's header before quic-go reads it: quic-go would reset the
+// stream of a request that it refuses, without an answer. The block can be decoded twice,
+// as our settings allow no dynamic table (RFC 9204, 3.2.3).
 func refusalOf(str *quic.Stream, limit int) h2.Refusal {
 	pooled := blocks.Get().(*[4 << 10]byte)
 	defer blocks.Put(pooled)
 	b := pooled[:]
 	const head = 2 // bytes at least
 	if _, err := str.Peek(b[:head]); err != nil || b[0] != frameHeaders {
-		return h2.Refusal{} // quic-go will find the same
+		return h2.Refusal{} // quic-go gets the same error
 	}
 	at := 1 + 1<<(b[1]>>6) // RFC 9000, 16
 	if _, err := str.Peek(b[:at]); err != nil {
@@ -66,14 +66,14 @@ func refusalOf(str *quic.Stream, limit int) h2.Refusal {
 	return refusalOfBlock(b[at:], limit)
 }
 
-// refusalOfBlock decodes a header block as far as is needed.
+// refusalOfBlock decodes a header block as far as the check needs.
 func refusalOfBlock(block []byte, limit int) h2.Refusal {
 	next := qpack.NewDecoder().Decode(block)
 	count := len(block) > limit/mostGrowth
 	var scheme, path string
 	for size := 0; ; {
 		f, err := next()
-		if err != nil || !f.IsPseudo() && !count { // malformed, or all of it
+		if err != nil || !f.IsPseudo() && !count { // malformed, or the end of what matters
 			break
 		}
 		if size += len(f.Name) + len(f.Value) + 32; size > limit {
@@ -89,8 +89,8 @@ func refusalOfBlock(block []byte, limit int) h2.Refusal {
 	return h2.Refuse(scheme, path)
 }
 
-// writeRefusal answers a request that quic-go does not see.
-func writeRefusal(str *quic.Stream, r h2.Refusal, patience time.Duration) {
+// writeRefusal answers a request that quic-go does not get.
+func writeRefusal(str *quic.Stream, r h2.Refusal, timeout time.Duration) {
 	str.ReleaseStreamCredit()
 	var block bytes.Buffer
 	fields := qpack.NewEncoder(&block)
@@ -106,7 +106,7 @@ func writeRefusal(str *quic.Stream, r h2.Refusal, patience time.Duration) {
 	answer := quicvarint.Append(quicvarint.Append(nil, frameHeaders), uint64(block.Len()))
 	answer = append(answer, block.Bytes()...)
 	answer = append(quicvarint.Append(quicvarint.Append(answer, frameData), uint64(len(r.Text))), r.Text...)
-	_ = str.SetWriteDeadline(time.Now().Add(patience)) // of a stream
+	_ = str.SetWriteDeadline(time.Now().Add(timeout)) // of a stream
 	if _, err := str.Write(answer); err != nil {
 		str.CancelWrite(quic.StreamErrorCode(http3.ErrCodeRequestCanceled))
 	}
