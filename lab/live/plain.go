@@ -10,7 +10,7 @@ import (
 	"millrace/lab/record"
 )
 
-// plainEvery is how often figures are told where there is no terminal: a log
+// plainEvery is how often figures are written where there is no terminal: a log
 // of a minute stays on one screen.
 const plainEvery = 5 * time.Second
 
@@ -27,11 +27,11 @@ func Plain(w io.Writer) record.Watch {
 }
 
 type plain struct {
-	mu     sync.Mutex
-	w      io.Writer
-	failed bool
-	last   string    // the line before, which is not repeated
-	told   time.Time // when figures were told last
+	mu       sync.Mutex
+	w        io.Writer
+	failed   bool
+	last     string    // the line before, which is not repeated
+	reported time.Time // when figures were written last
 }
 
 func (p *plain) event(e record.Event) {
@@ -39,10 +39,10 @@ func (p *plain) event(e record.Event) {
 	switch e.Kind {
 	case record.EventTick, record.EventSample:
 		switch {
-		case p.told.IsZero():
-			p.told = e.Time // nothing is to be told of yet
-		case e.Time.Sub(p.told) >= plainEvery:
-			p.told = e.Time
+		case p.reported.IsZero():
+			p.reported = e.Time // nothing is to be told of yet
+		case e.Time.Sub(p.reported) >= plainEvery:
+			p.reported = e.Time
 			p.line(figuresOf(e))
 		}
 	case record.EventNote:

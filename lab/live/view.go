@@ -58,12 +58,12 @@ func (m model) draw() string {
 	foot := []string{"", cut(m.progress(st, width), width), cut(m.keys(st), width)}
 
 	room := m.height - len(head) - len(body) - len(foot) - 1
-	said := m.said(st, width, room-1)
-	if len(said) > 0 {
-		said = append([]string{""}, said...)
+	findings := m.findings(st, width, room-1)
+	if len(findings) > 0 {
+		findings = append([]string{""}, findings...)
 	}
 	var lines []string
-	for _, part := range [][]string{head, body, said, foot} {
+	for _, part := range [][]string{head, body, findings, foot} {
 		lines = append(lines, part...)
 	}
 	if fit := max(1, m.height-1); len(lines) > fit { // a terminal of a few lines: what was last is worth most
@@ -155,8 +155,8 @@ func (m model) among() string {
 	return "  beside " + grouped(m.slot.requests) + " answers"
 }
 
-// said is what has been found and must be known, in at most room lines.
-func (m model) said(st styles, width, room int) []string {
+// findings are what has been found and must be known, in at most room lines.
+func (m model) findings(st styles, width, room int) []string {
 	if room <= 0 {
 		return nil
 	}

@@ -15,7 +15,7 @@ func Check(res *record.Result) error {
 	if res.Format != record.Format {
 		return fmt.Errorf("%w: its format is %q, not %q", errInconsistent, res.Format, record.Format)
 	}
-	for _, check := range []func(*record.Result) error{c.head, c.lists, c.samples, c.verdicts, c.rest, c.charts} {
+	for _, check := range []func(*record.Result) error{c.head, c.lists, c.samples, c.verdicts, c.gatesAndTables, c.charts} {
 		if err := check(res); err != nil {
 			return fmt.Errorf("%w: %w", errInconsistent, err)
 		}
@@ -151,7 +151,7 @@ func figures(v record.Verdict) error {
 // rounded, and of few blocks.
 const slack = 0.05
 
-func (c *checker) rest(res *record.Result) error {
+func (c *checker) gatesAndTables(res *record.Result) error {
 	for _, g := range res.Gates {
 		switch g.Status {
 		case record.Passed, record.Failed, record.Doubtful, record.Unknown:

@@ -36,12 +36,12 @@ const rawShare = 120_000
 func HTML(w io.Writer, res *record.Result) error {
 	res = cleaned(res)
 	var page []byte
-	for level := range thinnings {
-		if thinnings[level].arms == 0 && weight(res) > 2*maxPage {
+	for level := range reductions {
+		if reductions[level].arms == 0 && weight(res) > 2*maxPage {
 			continue
 		}
-		small, notes := thinned(res, thinnings[level])
-		p, err := newPage(small, thinnings[level])
+		small, notes := reduced(res, reductions[level])
+		p, err := newPage(small, reductions[level])
 		if err != nil {
 			return err
 		}
@@ -49,7 +49,7 @@ func HTML(w io.Writer, res *record.Result) error {
 		if page, err = p.render(); err != nil {
 			return err
 		}
-		if room := maxPage - len(page); room < rawShare && level < len(thinnings)-1 {
+		if room := maxPage - len(page); room < rawShare && level < len(reductions)-1 {
 			continue
 		}
 		var whole bool
@@ -110,7 +110,7 @@ type page struct {
 type picture struct {
 	Title, About string
 	Index        int // of the chart in the raw data
-	Wide, Narrow template.HTML
+	Wide, Small  template.HTML
 }
 
 type verdictRow struct {
@@ -132,8 +132,8 @@ type table struct {
 // as fit into 1200 pixels.
 const maxPageMetrics = 12
 
-// narrow divides tables with more metrics than fit beside each other.
-func narrow(tables []medianTable) []medianTable {
+// splitWide divides tables with more metrics than fit beside each other.
+func splitWide(tables []medianTable) []medianTable {
 	var out []medianTable
 	for _, t := range tables {
 		for from := 0; from < len(t.Metrics); from += maxPageMetrics {
@@ -152,10 +152,10 @@ func narrow(tables []medianTable) []medianTable {
 	return out
 }
 
-func newPage(res *record.Result, t thinning) (*page, error) {
+func newPage(res *record.Result, t reduction) (*page, error) {
 	p := &page{
 		Result: res, Slug: slug(res.Name, "result"), Kicker: kicker(res), Claimed: strings.TrimSpace(res.Claim),
-		Findings: findings(res), Medians: narrow(medians(res)), Checks: gatesByUrgency(res.Gates), Facts: facts(res),
+		Findings: findings(res), Medians: splitWide(medians(res)), Checks: gatesByUrgency(res.Gates), Facts: facts(res),
 	}
 	for _, g := range res.Gates {
 		if g.Status == record.Failed {
@@ -227,18 +227,18 @@ func kicker(res *record.Result) []string {
 // The widths of pictures, in CSS pixels: for pages wider and narrower than the
 // style sheet's breakpoint.
 const (
-	wideIntervals   = 900
-	narrowIntervals = 360
-	wideLines       = 520
-	wideHeight      = 250
-	narrowLines     = 340
-	narrowHeight    = 230
+	wideIntervals  = 900
+	smallIntervals = 360
+	wideLines      = 520
+	wideHeight     = 250
+	smallLines     = 340
+	smallHeight    = 230
 )
 
 // draw makes the pictures.
-func (p *page) draw(res *record.Result, t thinning) error {
+func (p *page) draw(res *record.Result, t reduction) error {
 	for _, v := range intervalPlots(res) {
-		pic, err := draw(v.Title, "", v.SVG, chart.Size{Width: wideIntervals}, chart.Size{Width: narrowIntervals})
+		pic, err := draw(v.Title, "", v.SVG, chart.Size{Width: wideIntervals}, chart.Size{Width: smallIntervals})
 		if err != nil {
 			return err
 		}
@@ -249,11 +249,11 @@ func (p *page) draw(res *record.Result, t thinning) error {
 		for k := range l.Series {
 			l.Series[k].Points = chart.Downsample(l.Series[k].Points, t.points)
 		}
-		narrow := chart.Size{Width: narrowLines, Height: narrowHeight}
+		small := chart.Size{Width: smallLines, Height: smallHeight}
 		if t.wideOnly {
-			narrow = chart.Size{}
+			small = chart.Size{}
 		}
-		pic, err := draw(c.Title, c.About, l.SVG, chart.Size{Width: wideLines, Height: wideHeight}, narrow)
+		pic, err := draw(c.Title, c.About, l.SVG, chart.Size{Width: wideLines, Height: wideHeight}, small)
 		if err != nil {
 			return err
 		}
@@ -267,13 +267,13 @@ func (p *page) draw(res *record.Result, t thinning) error {
 	return nil
 }
 
-// draw draws a picture in two sizes; a narrow one of zero is left out.
-func draw(title, about string, svg func(io.Writer, chart.Size) error, wide, narrow chart.Size) (picture, error) {
+// draw draws a picture in two sizes; a small one of zero is left out.
+func draw(title, about string, svg func(io.Writer, chart.Size) error, wide, small chart.Size) (picture, error) {
 	pic := picture{Title: title, About: about}
 	for _, s := range []struct {
 		size chart.Size
 		to   *template.HTML
-	}{{wide, &pic.Wide}, {narrow, &pic.Narrow}} {
+	}{{wide, &pic.Wide}, {small, &pic.Small}} {
 		if s.size.Width == 0 {
 			continue
 		}

@@ -254,7 +254,7 @@ func TestThinKeepsFailures(t *testing.T) {
 		res.Gates = append(res.Gates, record.Gate{Name: "g", Status: record.Passed})
 	}
 	res.Gates = append(res.Gates, record.Gate{Name: "last", Status: record.Failed})
-	small, notes := thinned(res, thinnings[len(thinnings)-1])
+	small, notes := reduced(res, reductions[len(reductions)-1])
 	if !small.Void() || len(small.Gates) != 24 {
 		t.Errorf("%d checks are left, void %v", len(small.Gates), small.Void())
 	}

@@ -45,8 +45,8 @@ func (f finding) Range() string {
 // Words is the verdict.
 func (f finding) Words() string { return outcomeWords(f.Verdict) }
 
-// Rest is what follows the outcome's own word.
-func (f finding) Rest() string { return strings.TrimPrefix(f.Words(), string(f.Outcome)) }
+// Detail is what follows the outcome's own word.
+func (f finding) Detail() string { return strings.TrimPrefix(f.Words(), string(f.Outcome)) }
 
 // Sign is the verdict without colour.
 func (f finding) Sign() string { return sign(f.Outcome) }

@@ -11,8 +11,8 @@ import (
 	"millrace/lab/record"
 )
 
-// A thinning is how much of a result a page shows. Zero means no limit.
-type thinning struct {
+// A reduction is how much of a result a page shows. Zero means no limit.
+type reduction struct {
 	points   int  // of a line
 	wideOnly bool // no second, narrow image of lines
 	series   int  // of a chart
@@ -23,10 +23,10 @@ type thinning struct {
 	text     int // characters of any text
 }
 
-// thinnings are tried one after the other until the page is small enough. The
+// reductions are tried one after the other until the page is small enough. The
 // last bounds it: 4 tables of 40 rows, 60 verdicts in plots and table and
 // everything else come to 300 KB at most (TestSize).
-var thinnings = []thinning{
+var reductions = []reduction{
 	{points: 400},
 	{points: 200},
 	{points: 120, wideOnly: true},
@@ -38,9 +38,9 @@ var thinnings = []thinning{
 // tableColumns bounds the columns of a table where rows are bounded, too.
 const tableColumns = 16
 
-// thinned is a copy of a result with what a thinning allows, and what it left
+// reduced is a copy of a result with what a reduction allows, and what it left
 // out.
-func thinned(res *record.Result, t thinning) (*record.Result, []string) {
+func reduced(res *record.Result, t reduction) (*record.Result, []string) {
 	c := *res
 	var notes []string
 	if t.arms == 0 {
@@ -166,14 +166,14 @@ func weight(res *record.Result) int {
 	return n
 }
 
-// A rawThinning is how much of the raw data a page holds.
-type rawThinning struct {
+// A rawReduction is how much of the raw data a page holds.
+type rawReduction struct {
 	points  int // of a line
 	samples int // evenly over the run
 }
 
-// rawThinnings are tried in turn, after all of it, until it fits.
-var rawThinnings = []rawThinning{{2000, 5000}, {1000, 2000}, {500, 1000}, {250, 500}, {120, 200}, {60, 50}, {30, 0}}
+// rawReductions are tried in turn, after all of it, until it fits.
+var rawReductions = []rawReduction{{2000, 5000}, {1000, 2000}, {500, 1000}, {250, 500}, {120, 200}, {60, 50}, {30, 0}}
 
 // rawData is the result as JSON in at most room bytes, safe within a script
 // element: the whole of it where it fits, else with fewer points and samples.
@@ -182,8 +182,8 @@ func rawData(whole, small *record.Result, room int) (raw template.JS, complete b
 		return data, true
 	}
 	for _, res := range []*record.Result{whole, small} {
-		for _, t := range rawThinnings {
-			if data, ok := marshalWithin(thinRaw(res, t), room); ok {
+		for _, t := range rawReductions {
+			if data, ok := marshalWithin(reduceRaw(res, t), room); ok {
 				return data, false
 			}
 		}
@@ -222,7 +222,7 @@ func marshalWithin(res *record.Result, room int) (template.JS, bool) {
 	return template.JS(escapeMarks.Replace(string(data))), true // escaped by json.Marshal
 }
 
-func thinRaw(res *record.Result, t rawThinning) *record.Result {
+func reduceRaw(res *record.Result, t rawReduction) *record.Result {
 	c := *res
 	c.Samples = nil
 	for i := range min(len(res.Samples), t.samples) {

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// maxDeeds is how many actions are remembered.
-const maxDeeds = 10
+// maxPastActions is how many actions are remembered.
+const maxPastActions = 10
 
 // maxPurge is how long what is purged may be, in bytes.
 const maxPurge = 2048
 
-// deed is something that the operator has done here.
-type deed struct {
+// pastAction is something that the operator has done here.
+type pastAction struct {
 	at     time.Time
 	what   string
 	failed error
@@ -61,7 +61,7 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(said) // the client may have gone
 		return
 	}
-	http.Redirect(w, r, Prefix+"#"+deedsID, http.StatusSeeOther)
+	http.Redirect(w, r, Prefix+"#"+pastActionsID, http.StatusSeeOther)
 }
 
 // errNoAction is for a request that no page of ours makes.
@@ -97,19 +97,19 @@ func (d *Dashboard) remember(what string, err error) {
 		d.errors.Info("done for the dashboard", "what", what)
 	}
 	d.mu.Lock()
-	d.done = slices.Insert(d.done, 0, deed{time.Now(), what, err})
-	d.done = d.done[:min(len(d.done), maxDeeds)]
+	d.done = slices.Insert(d.done, 0, pastAction{time.Now(), what, err})
+	d.done = d.done[:min(len(d.done), maxPastActions)]
 	d.built = nil
 	d.mu.Unlock()
 }
 
-// deedsID is the panel of what was done here.
-const deedsID = "done"
+// pastActionsID is the panel of what was done here.
+const pastActionsID = "done"
 
-// deeds are the last actions. d.mu must be held.
-func (d *Dashboard) deeds() Panel {
+// pastActions are the last actions. d.mu must be held.
+func (d *Dashboard) pastActions() Panel {
 	p := Panel{
-		ID: deedsID, Title: "Done here",
+		ID: pastActionsID, Title: "Done here",
 		Columns: []Column{{Key: "time", Name: "time", Unit: Moment}, {Key: "what", Name: "what"}, {Key: "result", Name: "result"}},
 	}
 	for _, one := range d.done {

@@ -103,9 +103,9 @@ type Dashboard struct {
 
 	mu       sync.Mutex
 	recorder *recorder
-	built    []Panel   // of
-	at       time.Time // this moment
-	done     []deed    // the last ones, the youngest first
+	built    []Panel      // of
+	at       time.Time    // this moment
+	done     []pastAction // the last ones, the youngest first
 }
 
 // New makes a dashboard. What its buttons do is logged to errors.

@@ -51,7 +51,7 @@ func (d *Dashboard) build(now time.Time) []Panel {
 	if !slices.ContainsFunc(all, func(p Panel) bool { return p.ID == slowID }) {
 		all = append(all, slowest(look.Slowest))
 	}
-	return append(all, d.tail("", tailRows), d.profiles.panel(), d.deeds())
+	return append(all, d.tail("", tailRows), d.profiles.panel(), d.pastActions())
 }
 
 // summary says in a few figures how the server is.
