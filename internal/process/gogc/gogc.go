@@ -108,9 +108,9 @@ func (g *Governor) set() {
 	if g.sparing > 0 {
 		want = min(cmp.Or(want, sparingPercent), sparingPercent)
 	}
-	switch {
-	case want == g.percent: // setting it stops the world for some microseconds
-	case want == 0:
+	switch want {
+	case g.percent: // setting it stops the world for some microseconds
+	case 0:
 		debug.SetGCPercent(g.before)
 	default:
 		if was := debug.SetGCPercent(want); g.percent == 0 {
