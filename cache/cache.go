@@ -227,11 +227,11 @@ func within(disk, name string) (string, error) {
 
 // storePrefix stands for the options that answers are chosen by: see tier.Options.
 func storePrefix(o Options) string {
-	said, err := json.Marshal([]any{o.Preset, o.To, o.Host, o.Key, o.Rules, o.CORS, o.Languages, o.Target, o.TagHeaders})
+	text, err := json.Marshal([]any{o.Preset, o.To, o.Host, o.Key, o.Rules, o.CORS, o.Languages, o.Target, o.TagHeaders})
 	if err != nil {
 		panic(fmt.Sprintf("cache: options that cannot be compared: %v", err)) // a mistake in an Options type
 	}
-	sum := sha256.Sum256(said)
+	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:6]) + "\n"
 }
 

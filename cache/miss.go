@@ -104,8 +104,8 @@ func (m *missing) lead(q *lane.ForwardRequest) bool {
 }
 
 func (m *missing) send(q *lane.ForwardRequest) bool {
-	out, doubt := m.fetch.Ask()
-	return m.Trip.Ask(out, q.Out, doubt)
+	out, onSuspect := m.fetch.Ask()
+	return m.Trip.Ask(out, q.Out, onSuspect)
 }
 
 // Start implements [lane.RoundTrip].

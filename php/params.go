@@ -43,9 +43,9 @@ func (h *Handler) params(r *http.Request, t target, length int64) []byte {
 		header = maps.Clone(header)
 		t.Inject(header)
 	}
-	trusted, vouched := h.clients.Trusts(netset.Peer(r.RemoteAddr)), signin.VerifiedFields(r.Context())
+	trusted, verified := h.clients.Trusts(netset.Peer(r.RemoteAddr)), signin.VerifiedFields(r.Context())
 	for name, values := range header {
-		if variable := variable(name, trusted || vouched[name] != nil); variable != "" {
+		if variable := variable(name, trusted || verified[name] != nil); variable != "" {
 			b = fastcgi.AppendParam(b, variable, strings.Join(values, separator(name)))
 		}
 	}

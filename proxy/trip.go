@@ -59,11 +59,11 @@ func (h *Handler) shouldTry(q *lane.ForwardRequest) bool {
 	return via == "" || !looping(via)
 }
 
-// Ask sends r, which has no body; its text is written into room. doubt is called if
+// Ask sends r, which has no body; its text is written into room. onSuspect is called if
 // the answer turns out to be suspect, see [upstream.OnSuspect]. If it reports false,
 // nothing was sent, see [upstream.Passage.Send]. If it waits for a new connection, Ask
 // is called again when there is one.
-func (t *Trip) Ask(r *http.Request, room []byte, doubt func()) bool {
+func (t *Trip) Ask(r *http.Request, room []byte, onSuspect func()) bool {
 	text, err := t.Write(room, r)
 	if err != nil {
 		t.Cancel()
@@ -73,7 +73,7 @@ func (t *Trip) Ask(r *http.Request, room []byte, doubt func()) bool {
 		return false
 	}
 	if !t.Waits() {
-		t.OnSuspect(doubt) // only now: Send takes another connection where the server has closed this one
+		t.OnSuspect(onSuspect) // only now: Send takes another connection where the server has closed this one
 	}
 	return true
 }

@@ -78,11 +78,11 @@ func (h *Handler) join(w http.ResponseWriter, r *http.Request, res *http.Respons
 	}
 	// The engine has the connection from here on, and closes it; the tunnel is
 	// kept for its place at the upstream, and must be small.
-	back, behind := tunnel.Conn, tunnel.Early
+	back, backEarly := tunnel.Conn, tunnel.Early
 	tunnel.Conn, tunnel.Early = nil, nil
 	who := place.keep()
 	place.release(func() {
-		_ = h.engine.Join(raw, early, back, behind, h.settings, func() {
+		_ = h.engine.Join(raw, early, back, backEarly, h.settings, func() {
 			_ = tunnel.Close()
 			who.End()
 		})

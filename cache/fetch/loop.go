@@ -19,7 +19,7 @@ func (t *Fetch) Lead() { t.c.Meters.Fills.Add(1) }
 
 // Ask returns the request, and the function to call if its answer turns out to be
 // suspect; see [upstream.OnSuspect].
-func (t *Fetch) Ask() (out *http.Request, doubt func()) {
+func (t *Fetch) Ask() (out *http.Request, onSuspect func()) {
 	t.sent = time.Now()
 	return t.request(t.R.Context(), false), t.c.Purges.OnSuspect(t.c.urlOf(t.R))
 }
@@ -57,10 +57,10 @@ func (t *Fetch) Arrived(resp *http.Response, content []byte) (out Outcome, ok bo
 }
 
 // GoOn prepares the goroutine that continues a fetch which an event loop has begun. r
-// is the request as a handler has it; begun is the request to the upstream, nil if it
+// is the request as a handler has it; earlier is the request to the upstream, nil if it
 // was not sent.
-func (t *Fetch) GoOn(r *http.Request, begun *upstream.Passage) {
-	t.R, t.gone, t.sentEarlier = r, r.Context().Done(), begun
+func (t *Fetch) GoOn(r *http.Request, earlier *upstream.Passage) {
+	t.R, t.gone, t.sentEarlier = r, r.Context().Done(), earlier
 	t.c.Meters.Fills.Add(-1)
 }
 

@@ -14,9 +14,9 @@ import (
 // send sends the request to the upstream, and collects its interim answers.
 func (t *Fetch) send(out *http.Request) (*http.Response, error) {
 	if pool, ok := t.c.Transport.(*upstream.Pool); ok {
-		if begun := t.sentEarlier; begun != nil {
+		if earlier := t.sentEarlier; earlier != nil {
 			t.sentEarlier = nil
-			return pool.Resume(out, begun, t.hint)
+			return pool.Resume(out, earlier, t.hint)
 		}
 		return pool.Ask(out, t.hint)
 	}

@@ -151,8 +151,8 @@ func (t *Fetch) validated(notModified http.Header, sent, received time.Time) boo
 }
 
 // freshened is an object with what a 304 or a HEAD says of it (RFC 9111, 3.2).
-func (t *Fetch) freshened(old *object.Object, said http.Header, sent, received time.Time) (*object.Object, string) {
-	header := t.Settings.Policy.Freshen(old.Header(), said, received)
+func (t *Fetch) freshened(old *object.Object, update http.Header, sent, received time.Time) (*object.Object, string) {
+	header := t.Settings.Policy.Freshen(old.Header(), update, received)
 	proxy.Strip(header)
 	if t.c.CORS {
 		header = withoutOrigin(header)
@@ -166,14 +166,14 @@ func (t *Fetch) freshened(old *object.Object, said http.Header, sent, received t
 	if reason == rfc9111.NoLifetime {
 		reason = "" // it has a validator, as we have just seen
 	}
-	if reason == "" && !policy.SharesCookies(said, received) { // whose lifetime is not what is stored says
+	if reason == "" && !policy.SharesCookies(update, received) { // whose lifetime is not what is stored says
 		reason = "set-cookie"
 	}
 	next := old.Clone()
 	next.Fields, next.Facts, next.Rule = object.FieldsOf(header), facts, rule
 	next.Vary, next.By = t.c.chosenBy(header, t.R) // it may vary by something else now, and be right for this request, too
 	next.Owner.At = t.at
-	if tags := t.c.tagsOf(said.Clone()); len(tags) > 0 {
+	if tags := t.c.tagsOf(update.Clone()); len(tags) > 0 {
 		next.Owner.Tags = t.tagged(tags, next.Owner.URL)
 	}
 	return next, reason
@@ -187,7 +187,7 @@ func (t *Fetch) headUpdate(resp *http.Response, sent, received time.Time) {
 		return
 	}
 	for _, name := range []string{"Etag", "Last-Modified", "Content-Length"} {
-		if said := resp.Header.Get(name); said != "" && said != old.Get(name) {
+		if update := resp.Header.Get(name); update != "" && update != old.Get(name) {
 			if name == "Content-Length" && old.Get(name) == "" {
 				continue
 			}

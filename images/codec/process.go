@@ -71,10 +71,10 @@ func (c *command) run(ctx context.Context, j job) ([]byte, error) {
 	cmd.Dir = "/"
 	lag := cmp.Or(c.lag, maxLag)
 	cmd.WaitDelay = lag
-	said := &tail{}
-	cmd.Stdout, cmd.Stderr = w, said
+	messages := &tail{}
+	cmd.Stdout, cmd.Stderr = w, messages
 	if j.apart {
-		cmd.Stdout = said // the same writer as Stderr: exec writes one at a time
+		cmd.Stdout = messages // the same writer as Stderr: exec writes one at a time
 		cmd.ExtraFiles = []*os.File{w}
 	}
 	if len(j.input) > 0 {
@@ -121,9 +121,9 @@ func (c *command) run(ctx context.Context, j job) ([]byte, error) {
 	case readErr != nil && len(file) > maxResult:
 		return nil, c.failed(readErr, "")
 	case err != nil:
-		return nil, c.failed(err, said.String())
+		return nil, c.failed(err, messages.String())
 	case readErr != nil:
-		return nil, c.failed(readErr, said.String())
+		return nil, c.failed(readErr, messages.String())
 	}
 	return file, nil
 }
@@ -166,9 +166,9 @@ func readResult(r *os.File) ([]byte, error) {
 }
 
 // failed wraps the reason why a run ended without a result.
-func (c *command) failed(err error, said string) error {
-	if said != "" {
-		return fmt.Errorf("%s: %w: %w: %s", c.name, ErrFailed, err, said)
+func (c *command) failed(err error, messages string) error {
+	if messages != "" {
+		return fmt.Errorf("%s: %w: %w: %s", c.name, ErrFailed, err, messages)
 	}
 	return fmt.Errorf("%s: %w: %w", c.name, ErrFailed, err)
 }

@@ -82,8 +82,8 @@ func encode(s string) string {
 	var b strings.Builder
 	for i := range len(s) {
 		c := s[i]
-		stray := c == '%' && (i+2 >= len(s) || !hexDigit(s[i+1]) || !hexDigit(s[i+2]))
-		if stray || c <= ' ' || c >= 0x7f || strings.IndexByte("\"#'<>\\^`{|}", c) >= 0 {
+		badPercent := c == '%' && (i+2 >= len(s) || !hexDigit(s[i+1]) || !hexDigit(s[i+2]))
+		if badPercent || c <= ' ' || c >= 0x7f || strings.IndexByte("\"#'<>\\^`{|}", c) >= 0 {
 			b.Write([]byte{'%', digits[c>>4], digits[c&15]})
 		} else {
 			b.WriteByte(c)

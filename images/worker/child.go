@@ -73,13 +73,13 @@ func serve(in io.Reader, out io.Writer, open func(context.Context, hello) (conve
 	if err := writeFrame(out, w, 0); err != nil {
 		return err
 	}
-	calm := time.AfterFunc(freeMemoryAfter, debug.FreeOSMemory)
-	defer calm.Stop()
+	freeMemory := time.AfterFunc(freeMemoryAfter, debug.FreeOSMemory)
+	defer freeMemory.Stop()
 	for w.Failure == nil {
-		calm.Reset(freeMemoryAfter)
+		freeMemory.Reset(freeMemoryAfter)
 		var j job
 		size, err := readFrame(r, &j, maxSource)
-		calm.Stop()
+		freeMemory.Stop()
 		if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			return nil // no more work
 		}

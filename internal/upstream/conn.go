@@ -185,8 +185,8 @@ func (c *conn) reportUnsolicited() {
 	}
 	c.reportedUnsolicited = true
 	c.onUnsolicited()
-	for _, doubt := range c.suspects {
-		doubt()
+	for _, onSuspect := range c.suspects {
+		onSuspect()
 	}
 	c.suspects = nil
 }
@@ -216,16 +216,16 @@ func (c *conn) reportEarly() {
 	c.reportUnsolicited()
 }
 
-// begin is called when net/http has chosen the connection for a request. doubt is what
+// begin is called when net/http has chosen the connection for a request. onSuspect is what
 // OnSuspect registered for it; nil: nothing.
-func (c *conn) begin(doubt *func()) {
+func (c *conn) begin(onSuspect *func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.speaks.Load() == speaksHTTP2 {
 		return
 	}
 	c.uses++
-	c.registerSuspect(doubt)
+	c.registerSuspect(onSuspect)
 	c.phase.Store(given)
 	if c.uses > 1 && !c.settle() {
 		c.spoke.Store(true)

@@ -41,8 +41,8 @@ func (s *server) noteUnsolicited() {
 		return
 	}
 	d.count.Add(1)
-	if tell := d.onUnsolicited.Load(); tell != nil {
-		(*tell)()
+	if notify := d.onUnsolicited.Load(); notify != nil {
+		(*notify)()
 	}
 	now := int64(time.Since(d.since))
 	if before := d.until.Swap(now + int64(distrustFor)); before <= now {

@@ -65,10 +65,10 @@ type exchange struct {
 }
 
 // ask sends r to the server of c over HTTP/1.1. It releases the place unless it
-// returns an answer, whose body does that. begun is the request if an event loop has
+// returns an answer, whose body does that. earlier is the request if an event loop has
 // sent it already; nil: it was not sent.
-func (p *Pool) ask(r *http.Request, target string, c place, up *upload, interim Interim, begun *Passage) (*http.Response, *failure) {
-	x := &exchange{pool: p, place: c, holdsPlace: true, server: c.server, caller: r.Context(), upload: up, hints: interim, sentEarlier: begun}
+func (p *Pool) ask(r *http.Request, target string, c place, up *upload, interim Interim, earlier *Passage) (*http.Response, *failure) {
+	x := &exchange{pool: p, place: c, holdsPlace: true, server: c.server, caller: r.Context(), upload: up, hints: interim, sentEarlier: earlier}
 	err := x.run(r, target)
 	if errors.Is(err, errSpeaksHTTP2) {
 		c.server.speaks.Store(speaksHTTP2)
@@ -89,7 +89,7 @@ func (p *Pool) ask(r *http.Request, target string, c place, up *upload, interim 
 // run gets a connection, sends r and reads the header of the answer.
 func (x *exchange) run(r *http.Request, target string) error {
 	x.outer = httptrace.ContextClientTrace(x.caller)
-	doubt := onSuspectOf(x.caller)
+	onSuspect := onSuspectOf(x.caller)
 	x.first = x.server.proxyHeader(r)
 	out, err := x.write(r, target)
 	if err != nil {
@@ -97,10 +97,10 @@ func (x *exchange) run(r *http.Request, target string) error {
 	}
 	defer out.release()
 	for fresh := x.server.distrusted(); ; fresh = true {
-		begun := x.sentEarlier
+		earlier := x.sentEarlier
 		x.sentEarlier = nil
-		if begun != nil {
-			err = x.takeOver(begun)
+		if earlier != nil {
+			err = x.takeOver(earlier)
 		} else {
 			err = x.connect(fresh)
 		}
@@ -110,10 +110,10 @@ func (x *exchange) run(r *http.Request, target string) error {
 		if err := out.whole(x); err != nil {
 			return err
 		}
-		if begun != nil {
-			err = x.resume(begun, out, doubt)
+		if earlier != nil {
+			err = x.resume(earlier, out, onSuspect)
 		} else {
-			err = x.try(out, doubt)
+			err = x.try(out, onSuspect)
 		}
 		if err == nil {
 			return nil
@@ -167,9 +167,9 @@ func (x *exchange) connect(fresh bool) error {
 }
 
 // try writes out on the connection and reads the header of the answer.
-func (x *exchange) try(out *outgoing, doubt *func()) error {
+func (x *exchange) try(out *outgoing, onSuspect *func()) error {
 	w := x.wire
-	w.registerSuspect(doubt)
+	w.registerSuspect(onSuspect)
 	now := x.pool.now()
 	x.limit = now + x.pool.options.HeaderTimeout
 	if out.later != 0 {
@@ -215,15 +215,15 @@ func (x *exchange) try(out *outgoing, doubt *func()) error {
 
 // takeOver continues a request that an event loop has sent, on the same connection; or
 // returns why the loop got no connection.
-func (x *exchange) takeOver(begun *Passage) error {
-	if begun.lost != nil {
-		x.early = errors.Is(begun.lost, errEarly)
-		return begun.lost
+func (x *exchange) takeOver(earlier *Passage) error {
+	if earlier.lost != nil {
+		x.early = errors.Is(earlier.lost, errEarly)
+		return earlier.lost
 	}
 	x.sent = true
-	w, err := begun.wire()
+	w, err := earlier.wire()
 	if err != nil {
-		begun.Release()
+		earlier.Release()
 		return err
 	}
 	x.wire = w
@@ -233,18 +233,18 @@ func (x *exchange) takeOver(begun *Passage) error {
 
 // resume reads the header of the answer to a request that was sent. Some of it may
 // have come already.
-func (x *exchange) resume(begun *Passage, out *outgoing, doubt *func()) error {
-	x.wire.registerSuspect(doubt)
+func (x *exchange) resume(earlier *Passage, out *outgoing, onSuspect *func()) error {
+	x.wire.registerSuspect(onSuspect)
 	now := x.pool.now()
 	x.limit = now + x.pool.options.HeaderTimeout
 	x.arm(now)
 	x.begin()
-	if n := len(begun.got); n > 0 {
+	if n := len(earlier.got); n > 0 {
 		x.in.Use(make([]byte, max(n, http1.BufferSize)))
-		x.in.Filled(copy(x.in.Space(), begun.got))
+		x.in.Filled(copy(x.in.Space(), earlier.got))
 		x.firstByte(n)
 	}
-	begun.Release()
+	earlier.Release()
 	if err := x.caller.Err(); err != nil {
 		return err
 	}

@@ -401,8 +401,8 @@ func (l *line) registerSuspect(f func()) {
 // reportUnsolicited is that of a wire.
 func (l *line) reportUnsolicited(s *server) {
 	s.noteUnsolicited()
-	for _, doubt := range l.suspects {
-		doubt()
+	for _, onSuspect := range l.suspects {
+		onSuspect()
 	}
 	l.suspects = nil
 }

@@ -103,12 +103,12 @@ const (
 // observe records a result. probe says that the request was the one that a
 // half-open breaker let pass; alone that there is no other server.
 func (s *server) observe(now time.Duration, o outcome, probe, alone bool) change {
-	told := o
+	forBreaker := o
 	if alone && o == failed {
-		told = succeeded // it can be reached, so requests for anything else may pass
+		forBreaker = succeeded // it can be reached, so requests for anything else may pass
 	}
-	broke := s.breaker.result(now, probe, told)
-	if broke && told == succeeded {
+	broke := s.breaker.result(now, probe, forBreaker)
+	if broke && forBreaker == succeeded {
 		s.back = now
 	}
 	switch o {
@@ -124,7 +124,7 @@ func (s *server) observe(now time.Duration, o outcome, probe, alone bool) change
 		s.fails++
 		s.consecutive++
 		switch {
-		case broke && told == succeeded:
+		case broke && forBreaker == succeeded:
 			return closed
 		case broke:
 			return opened

@@ -217,10 +217,10 @@ func (p *Pool) Resume(r *http.Request, x *Passage, interim Interim) (*http.Respo
 	} else if x.line != nil {
 		x.count()
 	}
-	begun := x.line != nil || x.lost != nil
+	sent := x.line != nil || x.lost != nil
 	return p.repeat(r, up, p.demandOf(r, false), x.place, func(c place, up *upload) (*http.Response, *failure) {
-		if begun {
-			begun = false
+		if sent {
+			sent = false
 			return p.ask(r, target, c, up, interim, x)
 		}
 		return p.try(r, target, c, up, interim)

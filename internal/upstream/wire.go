@@ -96,8 +96,8 @@ func (w *wire) registerSuspect(f *func()) {
 // latest answers are suspect. The connection is of no more use.
 func (w *wire) reportUnsolicited(s *server) {
 	s.noteUnsolicited()
-	for _, doubt := range w.suspects {
-		doubt()
+	for _, onSuspect := range w.suspects {
+		onSuspect()
 	}
 	w.suspects = nil
 }

@@ -165,9 +165,9 @@ func (x *index) close() {
 // compact writes the index anew: one record for each object. d.changes is held.
 func (d *Store) compact() error {
 	buffer := make([]byte, 0, indexBuffer)
-	at, hand := 0, 0
+	at, position := 0, 0
 	d.mu.Lock()
-	hand = d.table.hand
+	position = d.table.hand
 	d.mu.Unlock()
 	// Nothing comes or goes meanwhile; d.mu is for the flags.
 	return d.index.rewrite(func() []byte {
@@ -176,7 +176,7 @@ func (d *Store) compact() error {
 		defer d.mu.Unlock()
 		all := d.table.entries
 		for ; at < len(all) && len(buffer) < indexBuffer; at++ {
-			if e := &all[(hand+at)%len(all)]; e.word != 0 {
+			if e := &all[(position+at)%len(all)]; e.word != 0 {
 				buffer = appendRecord(buffer, e.id, e.blocks())
 			}
 		}

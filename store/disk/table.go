@@ -132,8 +132,8 @@ func (t *table) remove(i id) int64 {
 	// Close the gap: move up what was pushed past it.
 	mask := uint64(len(t.slots) - 1)
 	for next := (slot + 1) & mask; t.slots[next] != 0; next = (next + 1) & mask {
-		home := t.firstSlot(t.entries[t.slots[next]-1].id)
-		if (next-home)&mask >= (next-slot)&mask {
+		first := t.firstSlot(t.entries[t.slots[next]-1].id)
+		if (next-first)&mask >= (next-slot)&mask {
 			t.slots[slot] = t.slots[next]
 			slot = next
 		}

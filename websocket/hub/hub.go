@@ -193,9 +193,9 @@ func (o *outage) set(err error) map[string]struct{} {
 	if err != nil {
 		return nil
 	}
-	tell := o.blind
+	notify := o.blind
 	o.blind = nil
-	return tell
+	return notify
 }
 
 // remember has a channel told when the outage ends; false if there is none.

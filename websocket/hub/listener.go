@@ -178,9 +178,9 @@ func (h *Hub) notifyMember(s *Subscription, m *bus.Member, kind string) {
 	ch := s.list.channel
 	st := h.stripe(ch.name)
 	st.mu.Lock()
-	first, crowd := ch.first, len(ch.members) > notifiedMembers
+	first, large := ch.first, len(ch.members) > notifiedMembers
 	st.mu.Unlock()
-	if !crowd {
+	if !large {
 		h.spread(first, Note{Kind: kind, Channel: ch.name, Member: m}, true)
 	}
 }

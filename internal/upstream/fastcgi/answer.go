@@ -218,10 +218,10 @@ func (a *Answer) Close() error {
 	} else {
 		a.discard(inTime)
 	}
-	if tell := a.client.options.Stderr; tell != nil {
+	if report := a.client.options.Stderr; report != nil {
 		for line := range strings.Lines(strings.TrimSpace(a.stderr.String())) {
 			if line = strings.TrimSpace(line); line != "" {
-				tell(line)
+				report(line)
 			}
 		}
 	}

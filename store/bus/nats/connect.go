@@ -319,14 +319,14 @@ func (b *Bus) watch(dials uint64) {
 	tick := false
 	for {
 		b.link.mu.Lock()
-		missed, doubt := b.link.missed, b.link.suspect
+		missed, failed := b.link.missed, b.link.suspect
 		b.link.missed, b.link.suspect = false, false
 		b.link.mu.Unlock()
 		if b.link.dials.Load() != dials || !b.nc.IsConnected() {
 			b.isDown(b.noServer())
 			return
 		}
-		if missed || doubt || tick {
+		if missed || failed || tick {
 			if err := b.look(missed, tick, dials); err != nil {
 				b.isDown(err)
 				return

@@ -288,7 +288,7 @@ func (b *Bus) arrived(p *pending, seq uint64) {
 	w.do(func() {
 		w.mu.Lock()
 		p.queued = false
-		tell := p.local && !p.placed
+		placed := p.local && !p.placed
 		p.placed = true
 		if c := w.channels[p.token]; p.local && c != nil && c.seen < seq {
 			if c.owed == nil {
@@ -298,7 +298,7 @@ func (b *Bus) arrived(p *pending, seq uint64) {
 		}
 		w.forget(p)
 		w.mu.Unlock()
-		if tell {
+		if placed {
 			w.b.listener.Placed(p.message.Channel, p.message.ID, seq)
 		}
 	})
