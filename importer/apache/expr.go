@@ -52,7 +52,7 @@ func inContext(text, url string, perDir, ignoreCase bool) (p pattern, err error)
 	re := regexp.MustCompile(expr)
 	p.groups = re.NumSubexp()
 	everything := map[string]bool{"": true, "^": true, ".*": true, "^.*": true, "^.*$": true, ".*$": true, ".?": true, "^.?$": true, ".": true, "^.": true, ".+": true, "^.+$": true, "^.+": true, "/": !perDir, "^/": !perDir, "^/.*$": !perDir, "^/.*": !perDir}
-	withRest := map[string]bool{"(.*)": true, "^(.*)$": true, "^(.*)": true, "(.*)$": true, "^(.+)$": true, "(.+)": true, "^(.+)": true, "^/?(.*)$": true, "^/?(.*)": true, "^/(.*)$": !perDir, "^/(.*)": !perDir, "^/?(.+)$": true}
+	wholePath := map[string]bool{"(.*)": true, "^(.*)$": true, "^(.*)": true, "(.*)$": true, "^(.+)$": true, "(.+)": true, "^(.+)": true, "^/?(.*)$": true, "^/?(.*)": true, "^/(.*)$": !perDir, "^/(.*)": !perDir, "^/?(.+)$": true}
 	switch {
 	case everything[expr]:
 		p.all = true
@@ -60,7 +60,7 @@ func inContext(text, url string, perDir, ignoreCase bool) (p pattern, err error)
 			p.path = url
 		}
 		return p, nil
-	case withRest[expr]:
+	case wholePath[expr]:
 		p.all, p.wholePath = true, true
 		if perDir || strings.HasPrefix(expr, "^/") {
 			expr = "^/(.*)$"

@@ -227,8 +227,8 @@ func onlyTLS13(versions []string) bool {
 		}
 		has[name] = !strings.HasPrefix(v, "-")
 	}
-	on, said := has["tlsv1.2"]
-	return !on && (!all || said)
+	on, named := has["tlsv1.2"]
+	return !on && (!all || named)
 }
 
 // clientCertificates translates the demand for client certificates. All sites share one

@@ -285,12 +285,12 @@ func (t *site) guardedFiles(s section, opened []string) (rules []ruleDraft, open
 		t.close(s.line, "write it as a rule with a regex")
 		return nil, false
 	}
-	home := t.places[i]
+	base := t.places[i]
 	var except []string
-	g := t.guardedBy(home, s)
+	g := t.guardedBy(base, s)
 	if !g.closed {
 		for _, p := range t.places[:i] { // the deepest first
-			if p.proxy != nil || !strings.HasPrefix(p.path, s.at) || p.guard.same(home.guard) {
+			if p.proxy != nil || !strings.HasPrefix(p.path, s.at) || p.guard.same(base.guard) {
 				continue
 			}
 			inner := s
@@ -305,7 +305,7 @@ func (t *site) guardedFiles(s section, opened []string) (rules []ruleDraft, open
 			rules = append(rules, more...)
 		}
 	}
-	more, open := t.fileRules(home, s, g, append(slices.Clone(opened), except...))
+	more, open := t.fileRules(base, s, g, append(slices.Clone(opened), except...))
 	return append(rules, more...), open
 }
 

@@ -115,12 +115,12 @@ func (t *site) fallback(url string, d *draft.Directive) {
 func (t *site) rules(c *context, list []*draft.Directive) (out []ruleDraft) {
 	var conds []*condition
 	var aliases []ruleDraft
-	on, said := false, false
+	on, named := false, false
 	for _, d := range list {
 		switch lower(d) {
 		case "rewriteengine":
 			t.im.Used(d)
-			on, said = strings.EqualFold(d.Arg(0), "on"), true
+			on, named = strings.EqualFold(d.Arg(0), "on"), true
 		case "rewritebase":
 			t.im.Used(d)
 			if c.base = d.Arg(0); !strings.HasSuffix(c.base, "/") {
@@ -143,7 +143,7 @@ func (t *site) rules(c *context, list []*draft.Directive) (out []ruleDraft) {
 			conds = nil
 			if !on {
 				why := "RewriteEngine is off"
-				if !said {
+				if !named {
 					why = "without RewriteEngine On, Apache does not look at it"
 				}
 				t.markRule(r, draft.Defaulted, why)

@@ -268,7 +268,7 @@ func mayBe(path, pattern, head string) bool {
 func (c conds) covers(o conds) bool {
 	same := func(a, b map[string]string) bool {
 		for k, v := range a {
-			if have, said := b[k]; !said || have != v { // "" is said of what must be missing
+			if have, named := b[k]; !named || have != v { // "" is said of what must be missing
 				return false
 			}
 		}

@@ -85,14 +85,14 @@ func (s *Server) messages() string {
 
 // Stop ends it and removes its folder.
 func (s *Server) Stop() error {
-	const patience = 10 * time.Second
+	const timeout = 10 * time.Second
 	err := s.cmd.Process.Signal(syscall.SIGTERM)
 	if errors.Is(err, os.ErrProcessDone) {
 		err = nil
 	}
 	select {
 	case <-s.done:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		err = errors.Join(err, s.cmd.Process.Kill())
 		<-s.done
 	}

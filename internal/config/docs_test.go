@@ -299,14 +299,14 @@ func section(b *bytes.Buffer, comments map[string]string, s reflect.Type, path s
 		path string
 	}
 	var below []inner
-	told := false
+	reported := false
 	for _, f := range fieldsOf(s) {
 		t := s.FieldByIndex(f.index).Type
 		if elsewhere := inlined(s, f); elsewhere != "" {
-			if !told {
+			if !reported {
 				fmt.Fprintf(b, "All keys of `%s`, and:\n\n", elsewhere)
 			}
-			told = true
+			reported = true
 			continue
 		}
 		if t.Kind() == reflect.Pointer {

@@ -121,16 +121,16 @@ func (c *checker) certificate(path string, pair server.KeyPair, first map[string
 	}
 	c.usable(path+".cert", pair, read.Leaf)
 	kind := read.Leaf.PublicKeyAlgorithm.String()
-	told := false
+	reported := false
 	for _, name := range server.CertificateNames(read.Leaf) {
 		other, twice := first[kind+" "+name]
 		if !twice {
 			first[kind+" "+name] = pair.Cert
 			continue
 		}
-		if !told {
+		if !reported {
 			c.value(path+".cert", fmt.Sprintf("%s and %s both have a key of the kind %s and are both for %s", pair.Cert, other, kind, name), "leave one of them out; only certificates of different kinds, as ECDSA and RSA, can share a name")
-			told = true
+			reported = true
 		}
 	}
 }

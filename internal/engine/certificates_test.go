@@ -76,15 +76,15 @@ func newAuthorityFor(t *testing.T, seconds uint64, customers bool) *authority {
 	a := &authority{records: &records{txt: map[string][]string{}}}
 	plain, secure := freePort(t), freePort(t)
 	a.http, a.tls = fmt.Sprint(":", plain), fmt.Sprint(":", secure)
-	quiet := log.New(io.Discard, "", 0)
+	logger := log.New(io.Discard, "", 0)
 	if testing.Verbose() {
-		quiet = log.New(t.Output(), "pebble: ", 0)
+		logger = log.New(t.Output(), "pebble: ", 0)
 	}
 	store := db.NewMemoryStore()
 	a.accounts = store
-	issuer := ca.New(quiet, store, "", "ecdsa", 0, 1, map[string]ca.Profile{"default": {ValidityPeriod: seconds}})
-	looker := va.New(quiet, plain, secure, false, a.names(t), store)
-	front := wfe.New(quiet, store, looker, issuer, []string{"ca.example"}, false, customers, 1, 1)
+	issuer := ca.New(logger, store, "", "ecdsa", 0, 1, map[string]ca.Profile{"default": {ValidityPeriod: seconds}})
+	looker := va.New(logger, plain, secure, false, a.names(t), store)
+	front := wfe.New(logger, store, looker, issuer, []string{"ca.example"}, false, customers, 1, 1)
 	inner := front.Handler()
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {

@@ -29,13 +29,13 @@ func Check(cfg *config.Config, worker []string) (err error) {
 		return fmt.Errorf("making a folder for temporary files: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	quiet := slog.New(slog.DiscardHandler)
-	s := newServer(aside(cfg, dir), Options{ErrorLog: quiet, Worker: worker})
+	discard := slog.New(slog.DiscardHandler)
+	s := newServer(aside(cfg, dir), Options{ErrorLog: discard, Worker: worker})
 	g, err := s.build(s.config, nil)
 	if err != nil {
 		return err
 	}
-	return errors.Join(server.Check(g.setup, quiet), g.close(nil))
+	return errors.Join(server.Check(g.setup, discard), g.close(nil))
 }
 
 // aside changes a config so that its server writes below dir alone, and contacts no other

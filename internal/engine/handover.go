@@ -190,12 +190,12 @@ func (b *builder) freedPart(key string) bool {
 // successor's.
 func (s *Server) Retire() {
 	s.mu.RLock()
-	patience := s.config.Limits.UpgradeTimeout
+	timeout := s.config.Limits.UpgradeTimeout
 	s.mu.RUnlock()
-	if patience <= 0 {
-		patience = defaultUpgradeTimeout
+	if timeout <= 0 {
+		timeout = defaultUpgradeTimeout
 	}
-	s.server.SetSuccessor(patience, s.leaveAlone, s.leaveWebSockets)
+	s.server.SetSuccessor(timeout, s.leaveAlone, s.leaveWebSockets)
 	if err := s.admin.CloseShared(); err != nil {
 		s.errors.Warn("closing the admin listener for the new process", "err", err)
 	}

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// patience is how long a test waits for what should be there at once.
-const patience = 2 * time.Second
+// timeout is how long a test waits for what should be there at once.
+const timeout = 2 * time.Second
 
 // dripper is an application that sends the next piece of an answer only when its
 // client has the one before.
@@ -27,7 +27,7 @@ func (d *dripper) wait() bool {
 	select {
 	case <-d.next:
 		return true
-	case <-time.After(2 * patience):
+	case <-time.After(2 * timeout):
 		return false
 	}
 }
@@ -37,7 +37,7 @@ func (d *dripper) goOn(w *way) {
 	w.Helper()
 	select {
 	case d.next <- struct{}{}:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		w.Fatal("the application does not wait")
 	}
 }
@@ -107,7 +107,7 @@ func (d *dripper) drip(w *way, method, target string, clients int, head ...strin
 		case res := <-answers:
 			all = append(all, res)
 			defer res.Body.Close()
-		case <-time.After(patience):
+		case <-time.After(timeout):
 			w.Errorf("%s %s: the header is held back", method, target)
 			for range len(drops) + 1 { // the application ends its answer
 				d.goOn(w)
@@ -133,7 +133,7 @@ func (d *dripper) drip(w *way, method, target string, clients int, head ...strin
 				if piece != drops[i:i+1] {
 					w.Fatalf("%s %s: %q, want %q", method, target, piece, drops[i:i+1])
 				}
-			case <-time.After(patience):
+			case <-time.After(timeout):
 				w.Fatalf("%s %s: byte %d is held back", method, target, i)
 			}
 		}

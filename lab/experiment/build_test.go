@@ -30,11 +30,11 @@ func TestBuildingLeavesTimeToMeasure(t *testing.T) {
 func TestAnnounce(t *testing.T) {
 	bench := &subject.Bench{Dir: t.TempDir()}
 	list := []Program{{Name: "one"}, {Name: "two", Env: []string{"GOARCH=386"}}}
-	var said []string
-	s := NewStage(Env{Bench: bench, Watch: func(e record.Event) { said = append(said, e.Text) }}, &record.Result{})
+	var text []string
+	s := NewStage(Env{Bench: bench, Watch: func(e record.Event) { text = append(text, e.Text) }}, &record.Result{})
 	s.announce(list)
-	if len(said) != 1 || !strings.HasPrefix(said[0], "2 of 2 programs") {
-		t.Fatalf("said %q", said)
+	if len(text) != 1 || !strings.HasPrefix(text[0], "2 of 2 programs") {
+		t.Fatalf("said %q", text)
 	}
 	dir := filepath.Join(bench.Dir, "out", "lab")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -45,8 +45,8 @@ func TestAnnounce(t *testing.T) {
 	}
 	s.announce(list)
 	s.announce(list[:1]) // nothing to build, nothing to say
-	if len(said) != 2 || !strings.HasPrefix(said[1], "1 of 2 programs") {
-		t.Errorf("said %q", said)
+	if len(text) != 2 || !strings.HasPrefix(text[1], "1 of 2 programs") {
+		t.Errorf("said %q", text)
 	}
 }
 

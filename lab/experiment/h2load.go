@@ -93,13 +93,13 @@ func (b H2loadBurst) Run(ctx context.Context, slot TaskSlot) (got TaskResult, bo
 	if err != nil {
 		return got, 0, fmt.Errorf("starting h2load: %w", err)
 	}
-	said := listen(out, slot.Window)
+	output := listen(out, slot.Window)
 	if err := cmd.Wait(); err != nil {
 		return got, 0, fmt.Errorf("running h2load: %w: %s", cmp.Or(context.Cause(ctx), err), complaints.String())
 	}
 	timed := b.Requests == 0
-	if got, err = said.result(timed); err != nil {
-		return got, 0, fmt.Errorf("%w; it said:\n%s", err, said.text)
+	if got, err = output.result(timed); err != nil {
+		return got, 0, fmt.Errorf("%w; it said:\n%s", err, output.text)
 	}
 	if timed {
 		got.Values["requests_per_second"] = float64(got.Done) / slot.Length.Seconds()
@@ -111,7 +111,7 @@ func (b H2loadBurst) Run(ctx context.Context, slot TaskSlot) (got TaskResult, bo
 		}
 		got.Values["latency_p99_ns"] = float64(times.Quantile(0.99))
 	}
-	return got, said.body(), nil
+	return got, output.body(), nil
 }
 
 // readLog reads h2load's log, and removes it: a line for each request, with its

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-const said = `starting benchmark...
+const text = `starting benchmark...
 Warm-up started for thread #0.
 progress: 100% of clients started
 Main benchmark duration is started for thread #0.
@@ -28,7 +28,7 @@ time for request:       27us     69.84ms      2.53ms      5.87ms    94.00%
 // TestListen: h2load's window is the trial's, and all that it counts is read.
 func TestListen(t *testing.T) {
 	var windows []bool
-	w := listen(strings.NewReader(said), func(open bool) { windows = append(windows, open) })
+	w := listen(strings.NewReader(text), func(open bool) { windows = append(windows, open) })
 	got, err := w.result(true)
 	if err != nil || !slices.Equal(windows, []bool{true, false}) {
 		t.Fatalf("%v, windows %v", err, windows)
@@ -36,7 +36,7 @@ func TestListen(t *testing.T) {
 	if got.Done != 148769 || got.Failed != 3 || got.FirstFailure == "" || got.Values["latency_mean_ns"] != 2.53e6 {
 		t.Errorf("%+v", got)
 	}
-	for _, wrong := range []string{"", "requests: 1 total\n", strings.Replace(said, "Main benchmark duration is over", "x", 1)} {
+	for _, wrong := range []string{"", "requests: 1 total\n", strings.Replace(text, "Main benchmark duration is over", "x", 1)} {
 		w := listen(strings.NewReader(wrong), func(bool) {})
 		if _, err := w.result(true); !errors.Is(err, errNoResult) {
 			t.Errorf("%q: %v", wrong, err)

@@ -186,11 +186,11 @@ func (g gauge) judge(groups [][]Slot) record.Gate {
 	var failed, unseen []string
 	furthest, seen := math.Inf(-1), ""
 	for _, slots := range groups {
-		v, sight := g.measure(slots)
+		v, found := g.measure(slots)
 		switch {
-		case sight == idle:
+		case found == idle:
 			continue
-		case sight == blind || math.IsNaN(v):
+		case found == blind || math.IsNaN(v):
 			unseen = append(unseen, title(slots))
 			continue
 		case v > g.most(slots[0].Workload):
@@ -224,7 +224,7 @@ func (g gauge) describe(slots []Slot) string {
 	}
 	worst, at := math.Inf(-1), -1
 	for i := range slots {
-		if v, sight := g.measure(slots[i : i+1]); sight == looked && v > worst {
+		if v, found := g.measure(slots[i : i+1]); found == looked && v > worst {
 			worst, at = v, i
 		}
 	}

@@ -10,8 +10,8 @@ import (
 // Stolen is the share of CPU time that the hypervisor took from some slots
 // together; ok is false where that is not known.
 func Stolen(slots []Slot) (share float64, ok bool) {
-	share, sight := stealShare(slots)
-	return share, sight == looked && len(slots) > 0
+	share, found := stealShare(slots)
+	return share, found == looked && len(slots) > 0
 }
 
 // DefaultSteal is the share that a block may lose before it is measured again.

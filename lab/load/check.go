@@ -42,7 +42,7 @@ const (
 	maxSources = 253
 	// spareFiles are descriptors for all but connections: listeners and files
 	// of the caller, epoll, /proc.
-	spareFiles = 64
+	reservedFiles = 64
 	// maxSocketPath is the size of sun_path without its final NUL.
 	maxSocketPath = 107
 )
@@ -211,9 +211,9 @@ func (p *plan) numbers() error {
 	if p.Streams > 1 && p.Protocol != HTTP2 && p.Protocol != HTTP3 {
 		return fmt.Errorf("%s has one request in flight on a connection: leave streams out, or take http2 or http3", p.Protocol)
 	}
-	if files, err := RaiseFileLimit(); err == nil && uint64(p.Connections)+spareFiles > files {
+	if files, err := RaiseFileLimit(); err == nil && uint64(p.Connections)+reservedFiles > files {
 		return fmt.Errorf("%d connections need more files than the %d this process may open: take at most %d connections, "+
-			"or raise the limit first (ulimit -Hn %d, as root)", p.Connections, files, max(int64(files)-spareFiles, 1), p.Connections+spareFiles)
+			"or raise the limit first (ulimit -Hn %d, as root)", p.Connections, files, max(int64(files)-reservedFiles, 1), p.Connections+reservedFiles)
 	}
 	return nil
 }

@@ -240,14 +240,14 @@ func (r *run) finish(end *ending) {
 }
 
 // findHoles fills in how regularly a closed loop asked.
-func (r *run) findHoles(quiet []span) {
+func (r *run) findHoles(silent []span) {
 	res := r.result
 	if res.Requests == 0 {
 		return
 	}
 	places := uint64(r.Connections) * uint64(max(1, r.Streams)) // neither is negative
 	res.Interval = time.Duration(uint64(res.Took) * places / res.Requests)
-	res.Holes = holes(quiet, int64(r.opened.Sub(r.base)), res.Interval)
+	res.Holes = holes(silent, int64(r.opened.Sub(r.base)), res.Interval)
 }
 
 // verdict is Run's error.

@@ -81,9 +81,9 @@ func (d *slow) dial() (client.Conn, error) {
 	case <-d.ctx.Done():
 		return nil, d.ctx.Err()
 	}
-	begun := d.clock()
+	start := d.clock()
 	conn, err := d.dialer.Dial(d.ctx)
-	took := time.Duration(d.clock() - begun)
+	took := time.Duration(d.clock() - start)
 	<-d.slots
 	d.mu.Lock()
 	defer d.mu.Unlock()

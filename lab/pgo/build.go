@@ -79,11 +79,11 @@ func (b Build) Run(ctx context.Context) (Built, error) {
 	cmd.Dir = b.Dir
 	cmd.Env = append(os.Environ(), b.Env...)
 	started := time.Now()
-	if said, err := cmd.CombinedOutput(); err != nil {
+	if text, err := cmd.CombinedOutput(); err != nil {
 		if ctx.Err() != nil {
 			return Built{}, fmt.Errorf("building %s: %w", pkg, ctx.Err())
 		}
-		return Built{}, fmt.Errorf("building %s: %w\n%s", pkg, err, lastBytes(said))
+		return Built{}, fmt.Errorf("building %s: %w\n%s", pkg, err, lastBytes(text))
 	}
 	return prove(Built{Path: out, Took: time.Since(started)}, profile)
 }
@@ -162,10 +162,10 @@ func SameFlags(executable string) (flags, env []string) {
 	return flags, env
 }
 
-func lastBytes(said []byte) string {
-	said = bytes.TrimSpace(said)
-	if cut := len(said) - maxBuildOutput; cut > 0 {
-		return "…" + strings.ToValidUTF8(string(said[cut:]), "")
+func lastBytes(text []byte) string {
+	text = bytes.TrimSpace(text)
+	if cut := len(text) - maxBuildOutput; cut > 0 {
+		return "…" + strings.ToValidUTF8(string(text[cut:]), "")
 	}
-	return string(said)
+	return string(text)
 }

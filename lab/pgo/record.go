@@ -109,14 +109,14 @@ func Record(ctx context.Context, r Recording) ([]byte, error) {
 
 // refusal says why a server gave no profile.
 func refusal(status int, body []byte) error {
-	said := strings.Join(strings.Fields(string(body[:min(len(body), maxComplaint)])), " ")
+	text := strings.Join(strings.Fields(string(body[:min(len(body), maxComplaint)])), " ")
 	switch {
-	case strings.Contains(said, "already in use"): // runtime/pprof's words
+	case strings.Contains(text, "already in use"): // runtime/pprof's words
 		return ErrBusy
 	case status == http.StatusNotFound:
 		return fmt.Errorf("%w (404 for %s)", ErrNoProfiles, profilePath)
 	}
-	return fmt.Errorf("it answered %d: %s", status, said)
+	return fmt.Errorf("it answered %d: %s", status, text)
 }
 
 // dial understands a target.

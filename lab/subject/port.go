@@ -86,8 +86,8 @@ func AddressTaken(err error) bool {
 		return false
 	}
 	text := strings.ToLower(err.Error())
-	for _, said := range []string{"address already in use", "somebody listens at", "connection in use:"} { // the last by gunicorn
-		if strings.Contains(text, said) {
+	for _, message := range []string{"address already in use", "somebody listens at", "connection in use:"} { // the last by gunicorn
+		if strings.Contains(text, message) {
 			return true
 		}
 	}

@@ -208,11 +208,11 @@ func (p *Process) Stop() error {
 		default:
 		}
 		p.signal(syscall.SIGTERM)
-		patience := time.NewTimer(p.grace)
-		defer patience.Stop()
+		timeout := time.NewTimer(p.grace)
+		defer timeout.Stop()
 		select {
 		case <-p.done:
-		case <-patience.C:
+		case <-timeout.C:
 			p.signal(syscall.SIGKILL)
 			<-p.done
 		}

@@ -107,8 +107,8 @@ func withPort(address, network string) (string, error) {
 const (
 	// redial is how long no connection is tried after one that failed.
 	redial = time.Second
-	// patience is how long a connection may take to be made, and to take lines.
-	patience = 5 * time.Second
+	// socketTimeout is how long a connection may take to be made, and to take lines.
+	socketTimeout = 5 * time.Second
 	// maxMessage is the longest message, in bytes. A longer one is cut.
 	maxMessage = 48 << 10
 )
@@ -196,7 +196,7 @@ func (c *Socket) append(b []byte, severity Severity, text []byte, now time.Time)
 
 func (c *Socket) flush(b []byte) error {
 	c.batch = b
-	if err := c.conn.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.conn.SetWriteDeadline(time.Now().Add(socketTimeout)); err != nil {
 		return err
 	}
 	_, err := c.conn.Write(b)
@@ -239,7 +239,7 @@ func (c *Socket) connect() error {
 
 // dial connects; stream says that messages have no bounds of their own.
 func (t Target) dial() (conn net.Conn, stream bool, err error) {
-	d := net.Dialer{Timeout: patience}
+	d := net.Dialer{Timeout: socketTimeout}
 	switch t.network {
 	case "": // sd_journal_sendv's protocol
 		conn, err = d.Dial("unixgram", t.address)

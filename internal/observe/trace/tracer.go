@@ -229,12 +229,12 @@ func (t *Tracer) samples(id ID) bool {
 const maxID = 128
 
 // Begin follows a request from now on. proxy says that its client is a trusted one.
-func (t *Tracer) Begin(r *Request, came *http.Request, began time.Time, proxy bool) {
+func (t *Tracer) Begin(r *Request, received *http.Request, began time.Time, proxy bool) {
 	r.tracer, r.began, r.open = t, began, -1
 	if t.propagates && takes(t.from, proxy) {
-		r.context, _ = Parse(came.Header)
+		r.context, _ = Parse(received.Header)
 	}
-	if ids := came.Header[t.Header()]; len(ids) == 1 {
+	if ids := received.Header[t.Header()]; len(ids) == 1 {
 		r.brought(ids[0], proxy)
 	}
 }

@@ -166,7 +166,7 @@ func clientOf(r *http.Request) netip.Addr {
 
 // login is the form, and what it sends.
 func (g *gate) login(w http.ResponseWriter, r *http.Request) {
-	status, said := http.StatusOK, ""
+	status, text := http.StatusOK, ""
 	if r.Method == http.MethodPost {
 		right, wait := g.check(r, r.PostFormValue("token")) // a token in the URL does not count
 		switch {
@@ -175,10 +175,10 @@ func (g *gate) login(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/dashboard/", http.StatusSeeOther)
 			return
 		case wait > 0:
-			status, said = http.StatusTooManyRequests, fmt.Sprintf("Too many wrong tokens came from this address. Try again in %d seconds.", int(wait/time.Second)+1)
+			status, text = http.StatusTooManyRequests, fmt.Sprintf("Too many wrong tokens came from this address. Try again in %d seconds.", int(wait/time.Second)+1)
 			w.Header().Set("Retry-After", strconv.Itoa(int(wait/time.Second)+1))
 		default:
-			status, said = http.StatusUnauthorized, "That is not the token."
+			status, text = http.StatusUnauthorized, "That is not the token."
 		}
 	}
 	h := w.Header()
@@ -186,7 +186,7 @@ func (g *gate) login(w http.ResponseWriter, r *http.Request) {
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = fmt.Fprintf(w, loginPage, said)
+	_, _ = fmt.Fprintf(w, loginPage, text)
 }
 
 // loginPage has room for what went wrong.

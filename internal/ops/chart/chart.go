@@ -83,13 +83,13 @@ func Downsample(points [][2]float64, n int) [][2]float64 {
 	}
 	inner := points[1 : len(points)-1]
 	stretches := (n - 2) / 2
-	thin := make([][2]float64, 0, n)
-	thin = append(thin, points[0])
+	kept := make([][2]float64, 0, n)
+	kept = append(kept, points[0])
 	for i := range stretches {
 		stretch := inner[i*len(inner)/stretches : (i+1)*len(inner)/stretches]
-		thin = appendExtremes(thin, stretch)
+		kept = appendExtremes(kept, stretch)
 	}
-	return append(thin, points[len(points)-1])
+	return append(kept, points[len(points)-1])
 }
 
 // appendExtremes adds the least and the greatest point of a stretch.

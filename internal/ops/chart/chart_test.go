@@ -141,13 +141,13 @@ func TestThin(t *testing.T) {
 	for i := 4000; i < 6000; i++ {
 		points[i][1] = nan
 	}
-	thin := Downsample(points, 600)
-	if len(thin) > 600 || len(thin) < 280 {
-		t.Errorf("%d points are left", len(thin))
+	kept := Downsample(points, 600)
+	if len(kept) > 600 || len(kept) < 280 {
+		t.Errorf("%d points are left", len(kept))
 	}
 	var spike, dip, gap bool
 	last := -1.0
-	for _, p := range thin {
+	for _, p := range kept {
 		spike = spike || p == [2]float64{7777, 99}
 		dip = dip || p == [2]float64{1234, -5}
 		gap = gap || math.IsNaN(p[1])
@@ -159,7 +159,7 @@ func TestThin(t *testing.T) {
 	if !spike || !dip || !gap {
 		t.Errorf("spike %v, dip %v, gap %v: all must stay", spike, dip, gap)
 	}
-	if thin[0] != points[0] || last != 9999 {
+	if kept[0] != points[0] || last != 9999 {
 		t.Error("the ends are lost")
 	}
 	few := points[:100]

@@ -33,10 +33,10 @@ const (
 	batchDelay = 2 * time.Second
 
 	// A batch that fails is sent again after firstPause, then twice that, up to
-	// lastPause or to what the collector asks for, until patience is over.
+	// lastPause or to what the collector asks for, until retryLimit is over.
 	firstPause = time.Second
 	lastPause  = 30 * time.Second
-	patience   = time.Minute
+	retryLimit = time.Minute
 
 	// closeTimeout is how long Close may take to send what waits.
 	closeTimeout = 3 * time.Second
@@ -226,7 +226,7 @@ func (e *Exporter) send(batch []*trace.Trace) {
 			wait = max(wait, min(r.after, lastPause))
 		}
 		e.fail(err)
-		if time.Since(began)+wait > patience || !e.pause(wait) {
+		if time.Since(began)+wait > retryLimit || !e.pause(wait) {
 			e.lose(batch, err)
 			return
 		}

@@ -30,20 +30,20 @@ type recorded struct {
 // entry that asks for it. It is called by Run alone.
 func (s *Store) record() {
 	s.mu.Lock()
-	on, flight, asked := s.o.Recorder && !s.o.Off, s.recorder, s.asked
+	on, recorder, asked := s.o.Recorder && !s.o.Off, s.recorder, s.asked
 	s.mu.Unlock()
 	switch {
 	case !on:
 		s.stop()
 		return
-	case flight == nil:
+	case recorder == nil:
 		s.start()
 		return
 	case asked == 0:
 		return
 	}
 	b := &bounded{}
-	_, err := flight.WriteTo(b)
+	_, err := recorder.WriteTo(b)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked, s.read = 0, time.Now()
@@ -69,8 +69,8 @@ func (s *Store) record() {
 }
 
 func (s *Store) start() {
-	flight := trace.NewFlightRecorder(trace.FlightRecorderConfig{MinAge: recorderAge, MaxBytes: recorderBytes})
-	err := flight.Start()
+	recorder := trace.NewFlightRecorder(trace.FlightRecorderConfig{MinAge: recorderAge, MaxBytes: recorderBytes})
+	err := recorder.Start()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil { // another one in this process has it
@@ -78,16 +78,16 @@ func (s *Store) start() {
 		s.report(fmt.Errorf("slow_requests.recorder: %w", err))
 		return
 	}
-	s.recorder, s.failure = flight, ""
+	s.recorder, s.failure = recorder, ""
 }
 
 func (s *Store) stop() {
 	s.mu.Lock()
-	flight := s.recorder
+	recorder := s.recorder
 	s.recorder, s.failure, s.asked = nil, "", 0
 	s.mu.Unlock()
-	if flight != nil {
-		flight.Stop()
+	if recorder != nil {
+		recorder.Stop()
 	}
 }
 

@@ -410,8 +410,8 @@ func TestVirtualEnvironment(t *testing.T) {
 			bench := &subject.Bench{Dir: t.TempDir()}
 			source := t.TempDir()
 			os.WriteFile(filepath.Join(source, "requirements.txt"), []byte("flask==1\n"), 0o600)
-			var said []string
-			env := experiment.Env{Bench: bench, Watch: func(e record.Event) { said = append(said, e.Text) }}
+			var text []string
+			env := experiment.Env{Bench: bench, Watch: func(e record.Event) { text = append(text, e.Text) }}
 			r := &cacheRun{Stage: experiment.NewStage(env, &record.Result{}), env: env}
 			dir, version, err := r.virtualEnvironment(t.Context(), source)
 			if c.want != "" {
@@ -420,18 +420,18 @@ func TestVirtualEnvironment(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || version != "Python 3.99" || !strings.Contains(strings.Join(said, "\n"), "pip: flask==1") {
-				t.Fatalf("%v, %q, %q", err, version, said)
+			if err != nil || version != "Python 3.99" || !strings.Contains(strings.Join(text, "\n"), "pip: flask==1") {
+				t.Fatalf("%v, %q, %q", err, version, text)
 			}
 			// What is complete is found again; what is not is made again.
-			said = nil
+			text = nil
 			again, _, err := r.virtualEnvironment(t.Context(), source)
-			if err != nil || again != dir || len(said) != 0 {
-				t.Errorf("the second time: %s, %v, %q", again, err, said)
+			if err != nil || again != dir || len(text) != 0 {
+				t.Errorf("the second time: %s, %v, %q", again, err, text)
 			}
 			os.Remove(filepath.Join(dir, venvDone))
-			if _, _, err := r.virtualEnvironment(t.Context(), source); err != nil || len(said) == 0 {
-				t.Errorf("an unfinished one: %v, %q", err, said)
+			if _, _, err := r.virtualEnvironment(t.Context(), source); err != nil || len(text) == 0 {
+				t.Errorf("an unfinished one: %v, %q", err, text)
 			}
 		})
 	}

@@ -175,9 +175,9 @@ func forget(ctx context.Context, slot experiment.TaskSlot) error {
 		return fmt.Errorf("purging: %w", err)
 	}
 	defer resp.Body.Close()
-	said, err := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
+	reply, err := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
 	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("it is answered with %s: %.200s", resp.Status, said)
+		err = fmt.Errorf("it is answered with %s: %.200s", resp.Status, reply)
 	}
 	if err != nil {
 		return fmt.Errorf("purging: %w", err)

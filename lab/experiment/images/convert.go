@@ -81,8 +81,8 @@ func (m *measurement) byCommand(ctx context.Context, c command) (got experiment.
 
 // runWatched runs a command to its end, and says how much memory it had at most.
 func runWatched(cmd *exec.Cmd) (most uint64, err error) {
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
+	var text bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &text, &text
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
@@ -90,7 +90,7 @@ func runWatched(cmd *exec.Cmd) (most uint64, err error) {
 	err = cmd.Wait()
 	most = watched()
 	if err != nil {
-		err = fmt.Errorf("%w: %.300s", err, said.Bytes())
+		err = fmt.Errorf("%w: %.300s", err, text.Bytes())
 	}
 	return most, err
 }

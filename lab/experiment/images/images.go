@@ -163,13 +163,13 @@ func (m *measurement) newPlan(arms []experiment.Arm, workloads []experiment.Work
 // answer is about the folder, and about what is ready.
 func answer(res *record.Result) string {
 	var parts []string
-	for _, c := range []struct{ arm, baseline, workload, metric, say string }{
+	for _, c := range []struct{ arm, baseline, workload, metric, text string }{
 		{millrace, vips, folder, perMegapixel, "the folder with the engine tools, against vips"},
 		{embedded, vips, folder, perMegapixel, "the folder with the engine embedded, against vips"},
 		{millrace, nginx, readyName("20k"), "cpu_ns", "a WebP of 20 KB that is ready, against nginx"},
 	} {
 		if v, ok := experiment.VerdictOn(res, c.arm, c.baseline, c.workload, c.metric); ok {
-			parts = append(parts, fmt.Sprintf("%s on %s", experiment.Difference(v), c.say))
+			parts = append(parts, fmt.Sprintf("%s on %s", experiment.Difference(v), c.text))
 		}
 	}
 	if len(parts) == 0 {

@@ -110,14 +110,14 @@ func (a attack) watch(ctx context.Context, url string, target *record.Target, id
 	}
 	defer g.close()
 	before := g.visit(ctx, idle)
-	calm, err := target.Read()
+	unattacked, err := target.Read()
 	if err == nil && before.failed > 0 {
 		err = fmt.Errorf("before the attack: %w", before.first)
 	}
 	if err != nil {
 		return got, nil, err
 	}
-	siege, err := client.BeginAttack(a.AbuseConfig)
+	running, err := client.BeginAttack(a.AbuseConfig)
 	if err != nil {
 		return got, nil, err
 	}
@@ -127,17 +127,17 @@ func (a attack) watch(ctx context.Context, url string, target *record.Target, id
 	watched.Go(func() { readings, _ = target.Watch(watching, watchEvery, nil) })
 	err = experiment.Sleep(ctx, besieged)
 	during := g.visit(ctx, attacked)
-	counts := siege.Stop()
+	counts := running.Stop()
 	stop()
 	watched.Wait()
 	if err != nil || len(readings) == 0 {
 		return got, nil, err
 	}
 	most := slices.MaxFunc(readings, func(a, b record.Reading) int { return int(a.RSS) - int(b.RSS) })
-	used := readings[len(readings)-1].CPU - calm.CPU
+	used := readings[len(readings)-1].CPU - unattacked.CPU
 	return experiment.TaskResult{Done: during.asked, Values: map[string]float64{
 		goodFailed: float64(during.failed), goodIdle: float64(before.times.Quantile(0.99)), goodP99: float64(during.times.Quantile(0.99)),
-		idleRSS: float64(calm.RSS), mostRSS: float64(most.RSS), held: float64(counts.Held), ended: float64(counts.Ended + counts.Refused),
+		idleRSS: float64(unattacked.RSS), mostRSS: float64(most.RSS), held: float64(counts.Held), ended: float64(counts.Ended + counts.Refused),
 		experiment.CPU:        float64(used) / float64(during.asked), // of this server, not of the one that the slot is about
 		"requests_per_second": float64(during.asked-during.failed) / attacked.Seconds(),
 	}}, during.first, nil

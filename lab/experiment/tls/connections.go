@@ -14,13 +14,13 @@ import (
 const (
 	// quietConnections are how many there are of those on which nothing happens,
 	// and quietConnectionsQuick in a quick run.
-	quietConnections      = 5000
-	quietConnectionsQuick = 1000
+	idleConnections      = 5000
+	idleConnectionsQuick = 1000
 	// warmUp is how many are opened and closed again before memory is read. They
 	// are few: what the server keeps of them for others is not counted.
 	warmUp = 20
-	// rest is how long nothing happens.
-	rest = 2 * time.Second
+	// idleTime is how long nothing happens.
+	idleTime = 2 * time.Second
 	// newConnections are how many are opened one after the other by each of the
 	// clients, for the rows of handshakes.
 	newConnections      = 50
@@ -95,7 +95,7 @@ func (m *measurement) measureIdle(ctx context.Context, slot experiment.TaskSlot,
 	return result, err
 }
 
-// hold opens connections, asks for the page once on each, lets them rest and reads
+// hold opens connections, asks for the page once on each, lets them idle and reads
 // what the server holds.
 func (m *measurement) hold(ctx context.Context, url string, target *record.Target, http2 bool, n int) (experiment.TaskResult, error) {
 	first, err := m.gather(ctx, url, http2, min(warmUp, n))
@@ -113,7 +113,7 @@ func (m *measurement) hold(ctx context.Context, url string, target *record.Targe
 	all, err := m.gather(ctx, url, http2, n)
 	defer part(all)
 	if err == nil {
-		err = experiment.Sleep(ctx, rest)
+		err = experiment.Sleep(ctx, idleTime)
 	}
 	if err != nil {
 		return experiment.TaskResult{}, err

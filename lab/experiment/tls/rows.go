@@ -120,7 +120,7 @@ func (m *measurement) connections() []experiment.Row {
 	for _, p := range protocols() {
 		r := experiment.Row{
 			Name: "quiet-" + p.suffix, Figure: "memory per connection", Metric: perConnection, Ours: millrace, Arms: servers(), Quick: p.http2,
-			About: fmt.Sprintf("%d connections over TLS that have asked once over %s, after %v in which nothing happens", m.most, p.name, rest),
+			About: fmt.Sprintf("%d connections over TLS that have asked once over %s, after %v in which nothing happens", m.most, p.name, idleTime),
 			Task: func(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
 				return m.measureIdle(ctx, slot, p.http2)
 			},

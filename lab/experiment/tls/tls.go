@@ -61,10 +61,10 @@ func run(ctx context.Context, env experiment.Env, res *record.Result) (err error
 	m := &measurement{
 		Stage:   experiment.NewStage(env, res),
 		Servers: &experiment.Servers{Env: env, Site: filepath.Join(env.Work, "site")},
-		quick:   env.Mode != record.Full, most: quietConnections,
+		quick:   env.Mode != record.Full, most: idleConnections,
 	}
 	if m.quick {
-		m.most = quietConnectionsQuick
+		m.most = idleConnectionsQuick
 	}
 	m.large, m.most = experiment.LargeSize(m.quick), m.MostConnections(m.most)
 	m.h2load, m.missing = experiment.LookForH2load()

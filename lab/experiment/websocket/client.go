@@ -194,17 +194,17 @@ func runClients(ctx context.Context, commands [][]string, held func()) (clientsR
 		}
 		clients = append(clients, c)
 	}
-	for _, phase := range []struct{ said, next string }{{"open", "echo\n"}, {"echoed", "close\n"}} {
+	for _, phase := range []struct{ text, next string }{{"open", "echo\n"}, {"echoed", "close\n"}} {
 		for _, c := range clients {
 			line, err := c.await()
 			if err != nil {
 				return clientsReport{}, err
 			}
-			if string(line) != phase.said {
-				return clientsReport{}, fmt.Errorf("a client said %.40q where %q was due", line, phase.said)
+			if string(line) != phase.text {
+				return clientsReport{}, fmt.Errorf("a client said %.40q where %q was due", line, phase.text)
 			}
 		}
-		if phase.said == "echoed" {
+		if phase.text == "echoed" {
 			held()
 		}
 		for _, c := range clients {

@@ -50,7 +50,7 @@ type rampPlan struct {
 func newRampPlan(mode record.Mode, descriptors int, note func(string, ...any)) rampPlan {
 	p := rampPlan{
 		steps: []int{100, 500, 2000, 5000}, rounds: 3, limit: 8 * time.Second,
-		perProcess: min(connectionsPerProcess, descriptors-spareFiles),
+		perProcess: min(connectionsPerProcess, descriptors-reservedFiles),
 	}
 	if mode == record.Full {
 		p.steps = []int{100, 200, 500, 1000, 1500, 2000, 3000, 5000, 7500, 10_000, 15_000, connectionsPerProcess}
@@ -86,7 +86,7 @@ const (
 	// 20,000 descriptors.
 	connectionsPerProcess = 19_000
 	// spareFiles are the descriptors a process needs beside connections.
-	spareFiles = 200
+	reservedFiles = 200
 	// busyAtOnce is how many connections open, echo or close at the same moment. It
 	// is far below the queue of a listening socket (net.core.somaxconn, 4096 by
 	// default), which would otherwise be what breaks first.

@@ -99,9 +99,9 @@ func subscribe(ctx context.Context, conn client.Conn, hello string) error {
 	if err := m.Send(ctx, []byte(hello)); err != nil {
 		return err
 	}
-	said, err := m.Receive(ctx, nil)
-	if err == nil && !strings.Contains(string(said), `"subscribed"`) {
-		err = fmt.Errorf("%s is answered with %.100q", hello, said)
+	text, err := m.Receive(ctx, nil)
+	if err == nil && !strings.Contains(string(text), `"subscribed"`) {
+		err = fmt.Errorf("%s is answered with %.100q", hello, text)
 	}
 	return err
 }
@@ -127,18 +127,18 @@ func each(n int, do func(i int)) {
 }
 
 // idleWorkload is the workload of connections on which nothing happens.
-func idleWorkload(name string, n int, rest time.Duration, arms []string) experiment.Workload {
+func idleWorkload(name string, n int, idleTime time.Duration, arms []string) experiment.Workload {
 	return experiment.Workload{
-		Name: name, About: fmt.Sprintf("%d connections on which nothing happens for %v", n, rest),
+		Name: name, About: fmt.Sprintf("%d connections on which nothing happens for %v", n, idleTime),
 		Arms: arms, Decide: []string{perConnection},
 		Task: func(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
-			return hold(ctx, slot, n, rest)
+			return hold(ctx, slot, n, idleTime)
 		},
 	}
 }
 
-// hold opens connections, lets them rest and reads what the server holds.
-func hold(ctx context.Context, slot experiment.TaskSlot, n int, rest time.Duration) (experiment.TaskResult, error) {
+// hold opens connections, lets them idle and reads what the server holds.
+func hold(ctx context.Context, slot experiment.TaskSlot, n int, idleTime time.Duration) (experiment.TaskResult, error) {
 	first, err := gather(ctx, slot.URL, "", min(warmUp, n))
 	if err != nil {
 		return experiment.TaskResult{}, err
@@ -157,7 +157,7 @@ func hold(ctx context.Context, slot experiment.TaskSlot, n int, rest time.Durati
 		return experiment.TaskResult{}, err
 	}
 	defer c.part()
-	if err := experiment.Sleep(ctx, rest); err != nil {
+	if err := experiment.Sleep(ctx, idleTime); err != nil {
 		return experiment.TaskResult{}, err
 	}
 	after, err := slot.Target.Read()

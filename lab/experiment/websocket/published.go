@@ -127,9 +127,9 @@ func post(ctx context.Context, poster *http.Client, url, body string) error {
 		return fmt.Errorf("publishing: %w", err)
 	}
 	defer answer.Body.Close()
-	said, err := io.ReadAll(io.LimitReader(answer.Body, 1<<10))
+	text, err := io.ReadAll(io.LimitReader(answer.Body, 1<<10))
 	if err == nil && (answer.StatusCode < 200 || answer.StatusCode > 299) {
-		err = fmt.Errorf("the server answered %s: %.80q", answer.Status, said)
+		err = fmt.Errorf("the server answered %s: %.80q", answer.Status, text)
 	}
 	if err != nil {
 		return fmt.Errorf("publishing: %w", err)

@@ -130,11 +130,11 @@ func newPlan(arms []experiment.Arm, env experiment.Env, most int) experiment.Pla
 // full are the workloads of a full run. Quiet connections come first: memory is
 // read of servers that have done nothing else.
 func full(most int) []experiment.Workload {
-	const rest = 2 * time.Second
+	const idleTime = 2 * time.Second
 	w := []experiment.Workload{
-		idleWorkload("quiet", most, rest, echoArms()),
-		idleWorkload("quiet over TLS", most/4, rest, []string{gws + overTLS, millrace + overTLS}),
-		idleWorkload("quiet, passed on", most/2, rest, []string{"nginx" + proxy, millrace + proxy}),
+		idleWorkload("quiet", most, idleTime, echoArms()),
+		idleWorkload("quiet over TLS", most/4, idleTime, []string{gws + overTLS, millrace + overTLS}),
+		idleWorkload("quiet, passed on", most/2, idleTime, []string{"nginx" + proxy, millrace + proxy}),
 	}
 	for _, size := range []int{20, 1024} {
 		for _, n := range []int{50, 1000} {

@@ -34,8 +34,8 @@ const (
 )
 
 const (
-	// patience is how long opening a connection may take.
-	patience = 10 * time.Second
+	// dialTimeout is how long opening a connection may take.
+	dialTimeout = 10 * time.Second
 	// receiveBuffer is what the kernel takes in for a slow reader, in bytes. Linux
 	// doubles it, and has a least size of some 2 KB.
 	receiveBuffer = 4 << 10
@@ -155,7 +155,7 @@ func (s *Attack) keep(ctx context.Context) {
 }
 
 func (s *Attack) dial(ctx context.Context) (net.Conn, error) {
-	d := &net.Dialer{Timeout: patience}
+	d := &net.Dialer{Timeout: dialTimeout}
 	if s.Kind != Streams {
 		return d.DialContext(ctx, "tcp", s.url.Host)
 	}

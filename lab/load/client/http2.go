@@ -182,12 +182,12 @@ func http2Kind(err error) (untaken bool, kind error) {
 		}
 		return stream.Code == http2.ErrCodeRefusedStream, ErrClosed // RFC 9113, 8.7
 	}
-	switch said := err.Error(); {
-	case strings.Contains(said, "graceful shutdown GOAWAY"), strings.Contains(said, "client conn not usable"):
+	switch text := err.Error(); {
+	case strings.Contains(text, "graceful shutdown GOAWAY"), strings.Contains(text, "client conn not usable"):
 		return true, ErrClosed
-	case strings.Contains(said, "could not be established"): // ended before SETTINGS, RFC 9113, 3.4
+	case strings.Contains(text, "could not be established"): // ended before SETTINGS, RFC 9113, 3.4
 		return false, ErrProtocol
-	case strings.Contains(said, "http2: client conn"), strings.Contains(said, "GOAWAY"):
+	case strings.Contains(text, "http2: client conn"), strings.Contains(text, "GOAWAY"):
 		return false, ErrClosed
 	}
 	return false, nil

@@ -143,12 +143,12 @@ func frames(of ...ws.Frame) []byte {
 	return b.Bytes()
 }
 
-const said = "Hello, echod!\n"
+const text = "Hello, echod!\n"
 
 func TestMessages(t *testing.T) {
 	piece := func(op ws.OpCode, fin bool, text string) ws.Frame { return ws.NewFrame(op, fin, []byte(text)) }
 	ping := ws.NewPingFrame([]byte("alive?"))
-	masked := ws.MaskFrame(ws.NewTextFrame([]byte(said)))
+	masked := ws.MaskFrame(ws.NewTextFrame([]byte(text)))
 	flood := bytes.Repeat(frames(ws.NewPongFrame(nil)), maxControl+1)
 	for _, c := range []struct {
 		name string
@@ -156,24 +156,24 @@ func TestMessages(t *testing.T) {
 		kind error // nil: it is the message
 		says string
 	}{
-		{"whole", frames(ws.NewTextFrame([]byte(said))), nil, ""},
+		{"whole", frames(ws.NewTextFrame([]byte(text))), nil, ""},
 		{"in pieces", frames(piece(ws.OpText, false, "Hello"), piece(ws.OpContinuation, false, ""), piece(ws.OpContinuation, true, ", echod!\n")), nil, ""},
 		{"ping between", frames(ping, piece(ws.OpText, false, "Hello"), ping, piece(ws.OpContinuation, true, ", echod!\n")), nil, ""},
-		{"pong between", frames(ws.NewPongFrame(nil), ws.NewTextFrame([]byte(said))), nil, ""},
+		{"pong between", frames(ws.NewPongFrame(nil), ws.NewTextFrame([]byte(text))), nil, ""},
 		{"different", frames(ws.NewTextFrame([]byte("Hello, echod?\n"))), ErrProtocol, "different"},
 		{"short", frames(ws.NewTextFrame([]byte("Hello"))), ErrProtocol, "5 bytes instead of 14"},
-		{"long", frames(ws.NewTextFrame([]byte(said + "!"))), ErrProtocol, "longer"},
-		{"long in pieces", frames(piece(ws.OpText, false, said), piece(ws.OpContinuation, true, "!")), ErrProtocol, "longer"},
-		{"binary", frames(ws.NewBinaryFrame([]byte(said))), ErrProtocol, "another kind"},
+		{"long", frames(ws.NewTextFrame([]byte(text + "!"))), ErrProtocol, "longer"},
+		{"long in pieces", frames(piece(ws.OpText, false, text), piece(ws.OpContinuation, true, "!")), ErrProtocol, "longer"},
+		{"binary", frames(ws.NewBinaryFrame([]byte(text))), ErrProtocol, "another kind"},
 		{"masked", frames(masked), ErrProtocol, "masked"},
-		{"continuation of nothing", frames(piece(ws.OpContinuation, true, said)), ErrProtocol, "frame"},
-		{"text within text", frames(piece(ws.OpText, false, "Hello"), piece(ws.OpText, true, said)), ErrProtocol, "frame"},
-		{"reserved bits", append([]byte{0xf1, byte(len(said))}, said...), ErrProtocol, "frame"},
+		{"continuation of nothing", frames(piece(ws.OpContinuation, true, text)), ErrProtocol, "frame"},
+		{"text within text", frames(piece(ws.OpText, false, "Hello"), piece(ws.OpText, true, text)), ErrProtocol, "frame"},
+		{"reserved bits", append([]byte{0xf1, byte(len(text))}, text...), ErrProtocol, "frame"},
 		{"long ping", frames(ws.NewPingFrame(make([]byte, 126))), ErrProtocol, "frame"},
 		{"flood", flood, ErrProtocol, "control frames"},
 		{"goodbye", frames(ws.NewCloseFrame(ws.NewCloseFrameBody(1013, "try later"))), ErrClosed, `1013 "try later"`},
 		{"goodbye without a word", frames(ws.NewCloseFrame(nil)), ErrClosed, "without a reason"},
-		{"half a frame", frames(ws.NewTextFrame([]byte(said)))[:9], ErrClosed, ""},
+		{"half a frame", frames(ws.NewTextFrame([]byte(text)))[:9], ErrClosed, ""},
 		{"nothing", nil, ErrClosed, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -279,7 +279,7 @@ func TestNoUpgrade(t *testing.T) {
 
 // FuzzWebSocketAnswer looks for frames that break more than themselves.
 func FuzzWebSocketAnswer(f *testing.F) {
-	f.Add(frames(ws.NewTextFrame([]byte(said))))
+	f.Add(frames(ws.NewTextFrame([]byte(text))))
 	f.Add(frames(ws.NewPingFrame([]byte("x")), ws.NewFrame(ws.OpText, false, []byte("Hello")), ws.NewFrame(ws.OpContinuation, true, []byte(", echod!\n"))))
 	f.Add(frames(ws.NewCloseFrame(ws.NewCloseFrameBody(1000, "bye"))))
 	f.Add([]byte{0x81, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
@@ -293,7 +293,7 @@ func FuzzWebSocketAnswer(f *testing.F) {
 		defer c.Close()
 		var tee bytes.Buffer
 		a, err := c.Do(test.Context(), 0, &tee)
-		if err == nil && (tee.String() != said || a.Body != int64(len(said)) || a.Bytes > int64(len(b))) {
+		if err == nil && (tee.String() != text || a.Body != int64(len(text)) || a.Bytes > int64(len(b))) {
 			test.Errorf("%q: %+v with %q", b, a, tee.String())
 		}
 	})

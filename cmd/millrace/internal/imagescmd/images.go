@@ -188,14 +188,14 @@ func (a imageFolder) open(ctx context.Context, jobs int) (o *openFolder, err err
 	if jobs > 0 {
 		eo.Workers = jobs
 	}
-	quiet := slog.New(slog.DiscardHandler) // what fails is told at the end, once
+	discard := slog.New(slog.DiscardHandler) // what fails is told at the end, once
 	test, cancel := context.WithTimeout(ctx, engineTest)
 	defer cancel()
-	if o.engine, err = images.NewEngine(test, eo, WorkerCommand(), quiet); err != nil {
+	if o.engine, err = images.NewEngine(test, eo, WorkerCommand(), discard); err != nil {
 		return o, err
 	}
 	a.images.Prefetch = false // here it is asked for
-	o.Handler, err = images.New(a.images, images.Deps{Source: o.source, Engine: o.engine, Store: o.disk, Scope: a.scope, ErrorLog: quiet})
+	o.Handler, err = images.New(a.images, images.Deps{Source: o.source, Engine: o.engine, Store: o.disk, Scope: a.scope, ErrorLog: discard})
 	return o, err
 }
 

@@ -73,16 +73,16 @@ func (p *profiler) stop() (string, error) {
 	if err := f.Close(); err != nil {
 		return "", fmt.Errorf("writing the CPU profile: %w", err)
 	}
-	said := fmt.Sprintf("CPU profile of %v in %s", time.Since(p.started).Round(100*time.Millisecond), f.Name())
+	output := fmt.Sprintf("CPU profile of %v in %s", time.Since(p.started).Round(100*time.Millisecond), f.Name())
 	if p.taken == nil {
-		return said, nil
+		return output, nil
 	}
 	b, err := os.ReadFile(f.Name())
 	if err == nil {
 		err = p.taken(b)
 	}
 	if err != nil { // the file is there all the same
-		said += fmt.Sprintf("; the dashboard does not show it: %v", err)
+		output += fmt.Sprintf("; the dashboard does not show it: %v", err)
 	}
-	return said, nil
+	return output, nil
 }

@@ -25,16 +25,16 @@ func TestProfilerBusy(t *testing.T) {
 	if left, _ := os.ReadDir(dir); len(left) != 0 || p.overdue() != nil {
 		t.Errorf("left behind: %v", left)
 	}
-	if said, err := p.toggle(); err != nil || !strings.HasPrefix(said, "taking a CPU profile into "+dir) {
-		t.Errorf("%q, %v", said, err)
+	if output, err := p.toggle(); err != nil || !strings.HasPrefix(output, "taking a CPU profile into "+dir) {
+		t.Errorf("%q, %v", output, err)
 	}
 	if p.overdue() == nil {
 		t.Error("it would go on for ever")
 	}
-	if said, err := p.toggle(); err != nil || !strings.HasPrefix(said, "CPU profile of ") {
-		t.Errorf("%q, %v", said, err)
+	if output, err := p.toggle(); err != nil || !strings.HasPrefix(output, "CPU profile of ") {
+		t.Errorf("%q, %v", output, err)
 	}
-	if said, err := p.stop(); said != "" || err != nil || p.overdue() != nil {
-		t.Errorf("without one: %q, %v", said, err)
+	if output, err := p.stop(); output != "" || err != nil || p.overdue() != nil {
+		t.Errorf("without one: %q, %v", output, err)
 	}
 }

@@ -150,7 +150,7 @@ func (b *sandbox) watch(ctx context.Context, s cli.Streams) {
 	}
 	tick := time.NewTicker(looking)
 	defer tick.Stop()
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for {
 		select {
 		case <-ctx.Done():
@@ -158,8 +158,8 @@ func (b *sandbox) watch(ctx context.Context, s cli.Streams) {
 		case <-tick.C:
 		}
 		for _, r := range b.domain.Beyond(*b.rules.Load()) {
-			if !told[r.Path] && len(told) < maxReported {
-				told[r.Path] = true
+			if !reported[r.Path] && len(reported) < maxReported {
+				reported[r.Path] = true
 				s.Tell(slog.LevelWarn, b.restart("another file or folder has taken the place of "+r.Path+", and the sandbox reaches only the one from the start").Error())
 			}
 		}

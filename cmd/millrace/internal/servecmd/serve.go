@@ -249,7 +249,7 @@ func whole(site *packfile.Site, srv *engine.Server, serve func() error) error {
 // serve runs the server and does what signals say.
 func serve(srv *engine.Server, signals <-chan os.Signal, reload func() error, upgrade *upgrader, s cli.Streams) error {
 	// tell says what was done, or why it was not.
-	tell := func(done string, err error) {
+	report := func(done string, err error) {
 		switch {
 		case err != nil:
 			s.Tell(slog.LevelError, err.Error())
@@ -272,7 +272,7 @@ func serve(srv *engine.Server, signals <-chan os.Signal, reload func() error, up
 	defer watching.Wait()
 	defer unwatch()
 	profile := profiler{taken: srv.Profiled}
-	defer func() { tell(profile.stop()) }()
+	defer func() { report(profile.stop()) }()
 	now, lingers := false, false
 	for {
 		select {
@@ -287,7 +287,7 @@ func serve(srv *engine.Server, signals <-chan os.Signal, reload func() error, up
 			lingers = ctx.Err() == nil
 			drain()
 		case <-profile.overdue():
-			tell(profile.stop())
+			report(profile.stop())
 		case sig := <-signals:
 			switch {
 			case isReload(sig):
@@ -303,7 +303,7 @@ func serve(srv *engine.Server, signals <-chan os.Signal, reload func() error, up
 					s.Tell(slog.LevelInfo, "log file reopened")
 				}
 			case isProfile(sig):
-				tell(profile.toggle())
+				report(profile.toggle())
 			case lingers:
 				lingers = false
 				s.Tell(slog.LevelInfo, "ending WebSockets, finishing running requests; again to stop now")

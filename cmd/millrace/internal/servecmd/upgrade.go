@@ -60,8 +60,8 @@ func order(where cli.Flags, path string) (at string, status int, text string, er
 	}
 	defer resp.Body.Close()
 	const most = 1 << 16 // an error has a few lines
-	said, _ := io.ReadAll(io.LimitReader(resp.Body, most))
-	return r.At, resp.StatusCode, strings.TrimSpace(string(said)), nil
+	output, _ := io.ReadAll(io.LimitReader(resp.Body, most))
+	return r.At, resp.StatusCode, strings.TrimSpace(string(output)), nil
 }
 
 const (

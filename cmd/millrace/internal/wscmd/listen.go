@@ -178,10 +178,10 @@ func (c *Listen) print(from *events, s cli.Streams) error {
 // isPublication tells them from the other things that a stream says of its
 // channels.
 func isPublication(data []byte) bool {
-	var said struct {
+	var publication struct {
 		Message *string `json:"message"`
 	}
-	return json.Unmarshal(data, &said) == nil && said.Message != nil
+	return json.Unmarshal(data, &publication) == nil && publication.Message != nil
 }
 
 // oneLine is JSON without line breaks, and all else as a JSON text.

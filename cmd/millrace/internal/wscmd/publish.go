@@ -51,11 +51,11 @@ func (c *Publish) Run(s cli.Streams) error {
 	}
 	defer at.close()
 	key, _, _ := strings.Cut(c.Key, ",") // a server's variable may have several
-	said, err := at.publish(ctx, c.Channel, data, contentType, key)
+	text, err := at.publish(ctx, c.Channel, data, contentType, key)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(s.Out, said)
+	_, err = fmt.Fprintln(s.Out, text)
 	return err
 }
 

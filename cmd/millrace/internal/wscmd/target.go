@@ -144,10 +144,10 @@ func channelQuery(channels ...string) string { return url.Values{"channel": chan
 
 // refused says what to do about an answer that is none. unlock is what helps
 // where something has to be shown first.
-func (at *channelsAt) refused(resp *http.Response, what, said, unlock string) error {
+func (at *channelsAt) refused(resp *http.Response, what, text, unlock string) error {
 	err := fmt.Errorf("%s: %s says %s", what, at.base, resp.Status)
-	if said = strings.TrimSpace(said); said != "" {
-		err = fmt.Errorf("%w: %s", err, said)
+	if text = strings.TrimSpace(text); text != "" {
+		err = fmt.Errorf("%w: %s", err, text)
 	}
 	switch resp.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden:
