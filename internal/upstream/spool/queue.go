@@ -29,6 +29,7 @@ type Queue struct {
 
 	lent   *[]byte // what next gave last; it counts for the room
 	unread []byte  // of it, for Read
+	small  []byte  // what is read back of a file where memory is short; nil: it never was
 }
 
 // piece is a part of the body in memory.
@@ -77,9 +78,7 @@ func (q *Queue) put(space *[]byte, n int, wait bool) (*[]byte, error) {
 				return space, nil
 			}
 			if q.admit(wait) {
-				q.pieces = append(q.pieces, piece{space, n})
-				q.moved.Broadcast()
-				return q.room.Space(), nil
+				return q.push(space, n), nil
 			}
 		}
 		if wait && !paused {
@@ -93,26 +92,37 @@ func (q *Queue) put(space *[]byte, n int, wait bool) (*[]byte, error) {
 			return space, nil
 		}
 		q.room.full(err)
-		if !wait {
+		switch {
+		case !wait:
 			return space, ErrFull
+		case q.empty(): // else several that wait for what the others hold would wait for ever
+			q.room.memory.Add(chunk)
+			return q.push(space, n), nil
 		}
 		q.moved.Wait()
 	}
 }
 
-// admit reserves memory for a piece. A queue whose filler waits always gets one:
-// otherwise several that wait for memory which the others hold would wait for ever.
-func (q *Queue) admit(wait bool) bool {
-	first := wait && len(q.pieces) == 0
-	switch {
-	case first && q.lent == nil:
-		q.room.memory.Add(chunk)
-	case !first && q.memory+chunk > q.most, !take(&q.room.memory, chunk, q.room.limits.Load().memory):
-		return false
-	}
+// push appends a piece, and returns a space for the next one.
+func (q *Queue) push(space *[]byte, n int) *[]byte {
 	q.memory += chunk
-	return true
+	q.pieces = append(q.pieces, piece{space, n})
+	q.moved.Broadcast()
+	return q.room.Space()
 }
+
+// admit reserves memory for a piece. A queue whose filler may wait gets it from half of
+// what there is: clients that read slowly leave uploads theirs.
+func (q *Queue) admit(wait bool) bool {
+	most, first := q.room.limits.Load().memory, wait && len(q.pieces) == 0
+	if wait {
+		most /= 2
+	}
+	return (first || q.memory+chunk <= q.most) && take(&q.room.memory, chunk, most)
+}
+
+// empty reports whether who takes from the queue has nothing, and waits.
+func (q *Queue) empty() bool { return len(q.pieces) == 0 && q.lent == nil && q.from == q.to }
 
 // spill writes to the temporary file what memory has no room for.
 func (q *Queue) spill(b []byte) error {
@@ -202,9 +212,14 @@ func (q *Queue) Drain(w io.Writer, flush func() error) (n int64, readErr, writeE
 // fromFile reads a piece from the file, which is written from its beginning again when
 // all of it was read.
 func (q *Queue) fromFile() ([]byte, error) {
-	q.lent = q.room.Space()
-	q.room.memory.Add(chunk) // also where it is full: this is how it gets empty
-	b := (*q.lent)[:min(chunk, q.to-q.from)]
+	// Where memory is short, a client that takes nothing must not hold much of it.
+	size := int64(small)
+	if take(&q.room.memory, chunk, q.room.limits.Load().memory/2) {
+		q.lent, size = q.room.Space(), chunk
+	} else if q.lent = &q.small; q.small == nil {
+		q.small = make([]byte, small)
+	}
+	b := (*q.lent)[:min(size, q.to-q.from)]
 	if n, err := q.file.ReadAt(b, q.from); n < len(b) {
 		if err == io.EOF {
 			err = io.ErrUnexpectedEOF
@@ -223,12 +238,15 @@ func (q *Queue) fromFile() ([]byte, error) {
 
 // release gives back what next gave last, for which put may be waiting.
 func (q *Queue) release() {
-	if q.lent != nil {
-		q.room.Free(q.lent)
-		q.lent = nil
-		q.room.memory.Add(-chunk)
-		q.moved.Broadcast()
+	if q.lent == nil {
+		return
 	}
+	if q.lent != &q.small {
+		q.room.Free(q.lent)
+		q.room.memory.Add(-chunk)
+	}
+	q.lent = nil
+	q.moved.Broadcast()
 }
 
 // Read implements io.Reader.

@@ -20,6 +20,8 @@ const (
 	// chunk is the piece in which bodies are kept in memory: what io.Copy would
 	// take, and more than a socket usually has ready.
 	chunk = 32 << 10
+	// small is the piece in which a file is read back where memory is short.
+	small = 8 << 10
 	// defaultMemory and defaultDisk bound all bodies together.
 	defaultMemory = 64 << 20
 	defaultDisk   = 8 << 30
@@ -46,7 +48,7 @@ var ErrClosed = errors.New("the buffered body was closed")
 // Options bound what all bodies together may take.
 type Options struct {
 	// Memory is the most that all buffered bodies together may take in memory;
-	// what is beyond goes to files. Default 64MiB.
+	// what is beyond goes to files. Answers take at most half of it. Default 64MiB.
 	Memory bytesize.Size `yaml:"memory"`
 	// Disk is the most that they may take in temporary files. When it is full,
 	// uploads get 503, and answers come as slowly as their clients read. Default 8GiB.
@@ -182,7 +184,7 @@ func (r *Room) Space() *[]byte { return r.chunks.Get().(*[]byte) }
 func (r *Room) Free(space *[]byte) { r.chunks.Put(space) }
 
 // Begin puts the first n bytes of a body, which are in space, into an empty queue,
-// which owns space from then on. It is called before Fill, and does not wait.
+// which owns space from then on. It is called before Fill, and waits for no client.
 func (q *Queue) Begin(space *[]byte, n int) {
 	if n > 0 {
 		space, _ = q.put(space, n, true) // the first piece always goes

@@ -157,7 +157,7 @@ func TestBreaksOff(t *testing.T) {
 
 // TestHeldCounts: what is being written counts until it is, wherever it was.
 func TestHeldCounts(t *testing.T) {
-	r := newRoom(t, Options{Memory: 2 * chunk})
+	r := newRoom(t, Options{Memory: 4 * chunk})
 	q := r.NewQueue(1<<20, 1<<20)
 	space := r.Space()
 	q.Begin(space, copy(*space, random(chunk)))
@@ -179,4 +179,39 @@ func TestHeldCounts(t *testing.T) {
 		t.Errorf("%d bytes at the end", got)
 	}
 	_ = q.Close()
+}
+
+// TestShort: where slow readers have their half of the memory, one more holds a small
+// piece of its file, and uploads have the rest.
+func TestShort(t *testing.T) {
+	r := newRoom(t, Options{Memory: 4 * chunk})
+	full := r.NewQueue(1<<20, 1<<20)
+	if err := full.Fill(bytes.NewReader(random(3*chunk)), true); err != nil {
+		t.Fatal(err)
+	}
+	q, want := r.NewQueue(1<<20, 1<<20), random(3*chunk+1)
+	space := r.Space()
+	q.Begin(space, copy(*space, want))
+	if err := q.Fill(bytes.NewReader(want[chunk:]), true); err != nil {
+		t.Fatal(err)
+	}
+	b, err := q.next(true)
+	if used, _ := r.Used(); len(b) != small || err != nil || used != 2*chunk {
+		t.Errorf("%d bytes, %v, of %d", len(b), err, used)
+	}
+	got := append([]byte(nil), b...)
+	rest, err := io.ReadAll(q)
+	if got = append(got, rest...); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%d bytes came out (%v), and not the same", len(got), err)
+	}
+	upload := r.NewQueue(1<<20, 1<<20)
+	if err := upload.Fill(bytes.NewReader(random(2*chunk)), false); err != nil {
+		t.Error(err)
+	}
+	if used, disk := r.Used(); used != 4*chunk || disk != chunk {
+		t.Errorf("%d bytes of memory, %d of files", used, disk)
+	}
+	for _, q := range []*Queue{full, q, upload} {
+		_ = q.Close()
+	}
 }
