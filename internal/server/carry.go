@@ -23,7 +23,7 @@ import (
 )
 
 // forwarded is a request that a loop passes on, with what ServeHTTP does for others:
-// the accounting, and what is around the job.
+// header rules, metrics and the log.
 type forwarded struct {
 	lane.RoundTrip
 	prepared
@@ -32,7 +32,7 @@ type forwarded struct {
 	began time.Time
 	log   *accesslog.Log // nil: no line
 	line  accesslog.Record
-	slow  *slow.Store // nil: nobody wants to know of slow ones
+	slow  *slow.Store // nil: slow requests are not kept
 
 	idField string // of its answer; "" for none
 	fields  []field.Line
@@ -45,14 +45,14 @@ type forwarded struct {
 	value func(variable string) string
 }
 
-// prepared is what was done for a request before a handler had it.
+// prepared is what a loop has done for a request before it went to a handler.
 type prepared struct {
-	mark     trace.Mark // which other servers are told
-	id       string     // its id in what rules say; "": they do not
-	admitted bool       // its gate was asked
+	mark     trace.Mark // what the upstream gets of its trace
+	id       string     // the request's id for rules; "": none uses it
+	admitted bool       // its gate has admitted it
 }
 
-// requestParts is what rules for the answer may look at.
+// requestParts are the parts of the request that header rules may use.
 type requestParts struct {
 	method, scheme, host, path, query, target, origin string
 	from                                              net.Addr
@@ -65,7 +65,7 @@ var forwardedPool = sync.Pool{New: func() any {
 }}
 
 // Forward implements [lane.Forwarder]. What ServeHTTP would ask, find out or add that is
-// not here keeps a request from being carried.
+// not here keeps a request from being forwarded.
 func (s *Server) Forward(q *lane.ForwardRequest) lane.RoundTrip {
 	now, h := s.current.Load(), q.Head
 	if !h.Simple || strings.HasPrefix(h.Path, challengePath) || h.Length > int64(now.limits.BodyBytes) {
@@ -142,7 +142,8 @@ func forwardable(table *site.Table, h *lean.Head) (route *site.Route, job lane.P
 	return route, job, below
 }
 
-// admits asks the gate of the route. Whom it does not let pass the handler answers.
+// admits asks the gate of the route. A request that it refuses goes to the handler, which
+// answers it.
 func (x *forwarded) admits(q *lane.ForwardRequest) bool {
 	h := q.Head
 	gate := x.route.Gate.At(h.Path, "")
@@ -183,8 +184,8 @@ func onlyValue(lines []field.Line, name string) (value string, one bool) {
 	return value, true
 }
 
-// prepare says what the job is to add to the request, and keeps what is added to the
-// answer.
+// prepare sets the fields that the job adds to the request, and keeps what header rules
+// need for the answer.
 func (x *forwarded) prepare(q *lane.ForwardRequest, now *current, trusted bool) {
 	h, route := q.Head, x.route
 	if t := now.tracing.Tracer; t.Marks() {
@@ -222,7 +223,7 @@ func (x *forwarded) Take(buf []byte, r *lane.Reply) lane.Progress {
 	return t
 }
 
-// applyRules does what writer.stamp does for the header of an answer.
+// applyRules does for the header of an answer what writer.addFields does.
 func (x *forwarded) applyRules(r *lane.Reply) {
 	x.lines = append(x.lines[:0], r.Lines...)
 	if x.idField != "" {
@@ -246,7 +247,7 @@ func (x *forwarded) applyRules(r *lane.Reply) {
 	r.Lines = x.lines
 }
 
-// valueOf is what a variable stands for, as around.value has it.
+// valueOf returns the value of a variable, as headerRules.value does.
 func (x *forwarded) valueOf(variable string) string {
 	switch c := &x.request; variable {
 	case "client_ip":
@@ -289,8 +290,8 @@ func (x *forwarded) Sent(c *lane.Conn, r *lane.Reply) {
 	x.leave()
 }
 
-// trace is what there is to say of a request that was slow: the loop only passes bytes
-// on, so all of it was the upstream's answer and its way to the client.
+// trace describes a slow request. It has one step: the loop only passes bytes on, so all
+// the time was the upstream's, or the client's.
 func (x *forwarded) trace() *trace.Trace {
 	l, job, scheme := &x.line, x.route.Job, "http"
 	if l.Secure {
@@ -321,13 +322,13 @@ func (x *forwarded) leave() {
 }
 
 func (x *forwarded) release() {
-	clear(x.lines) // they are parts of what an upstream has said
+	clear(x.lines) // they point into an upstream's answer
 	clear(x.fields)
 	*x = forwarded{lines: x.lines[:0], fields: x.fields[:0], value: x.value}
 	forwardedPool.Put(x)
 }
 
-// resume takes over the accounting of a passage that a handler goes on with.
+// resume returns the table and the preparations of a request that a handler goes on with.
 func resume(p *lane.RoundTrip) (*site.Table, prepared) {
 	x, ok := (*p).(*forwarded)
 	if !ok { // that was done
@@ -339,5 +340,5 @@ func resume(p *lane.RoundTrip) (*site.Table, prepared) {
 	return table, b
 }
 
-// Forwarded is how many requests the loops have passed on.
+// Forwarded returns how many requests the loops have forwarded.
 func (s *Server) Forwarded() uint64 { return s.lane.Forwarded() }

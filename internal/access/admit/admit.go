@@ -1,11 +1,10 @@
-// Package admit decides who may ask, and how often: addresses that are allowed
-// and denied, limits of requests by address, by header field or for all
-// clients together, traps for those who look for holes, and proofs that are asked
-// of what looks like a crawler.
+// Package admit decides which clients are served, and how often: by lists of addresses,
+// rate limits (by address, by header field or for all clients together), traps for
+// scanners, and proofs that crawlers must bring.
 //
-// A [Gate] is what one route asks of each request, in the fast lane as well as
-// before a handler. What it counts is in the [Table] that the whole process has,
-// so that memory is bounded once, whatever a config names.
+// A [Gate] has the rules of one route. The fast lane asks it as well as the server does
+// before a handler. Counts are in one [Table] of the whole process, so that memory is
+// bounded once, whatever a config names.
 package admit
 
 import (
@@ -23,7 +22,7 @@ import (
 // route's.
 const MaxRates = 2
 
-// Rules are what a gate asks. The zero ones let everybody pass.
+// Rules are the rules of a gate. The zero Rules admit every request.
 type Rules struct {
 	Lists    *Lists
 	Trap     *Trap
@@ -31,11 +30,11 @@ type Rules struct {
 	Rates    []*Limit // at most MaxRates
 }
 
-// A Gate decides about requests. A nil one lets everybody pass. It is safe for
-// concurrent use.
+// A Gate decides about requests. A nil one admits every request. It is safe for concurrent
+// use.
 type Gate struct {
 	rules Rules
-	open  *Gate // the same without suspects
+	open  *Gate // the same gate without challenges
 }
 
 // New returns the gate of rules. It is nil where there is nothing to decide.
@@ -51,8 +50,8 @@ func New(r Rules) *Gate {
 	return g
 }
 
-// At is the gate for a path: at some nobody is asked for a proof. raw is how it came, if
-// that is not as it would be escaped here: see [url.URL].
+// At returns the gate for a path: on some, such as /robots.txt, no proof is needed. raw is
+// [url.URL.RawPath].
 func (g *Gate) At(path, raw string) *Gate {
 	if g != nil && g.rules.Suspects != nil && never(path, raw) {
 		return g.open
@@ -60,8 +59,8 @@ func (g *Gate) At(path, raw string) *Gate {
 	return g
 }
 
-// Header is the name of the field that the limit number i counts by; "" where it
-// needs none.
+// Header returns the name of the field that limit number i counts by; "": it counts by
+// address or for all clients.
 func (g *Gate) Header(i int) string {
 	if i < len(g.rules.Rates) {
 		return g.rules.Rates[i].header
@@ -78,7 +77,7 @@ func (g *Gate) TakesProof(method, query string) bool {
 	return g.rules.Suspects != nil && challenge.ProvesBy(method, query)
 }
 
-// A Request is what a gate looks at.
+// A Request has the parts of a request that a gate needs.
 type Request struct {
 	Client netip.Addr // the zero address behind a UNIX socket
 	Now    time.Time
@@ -89,19 +88,19 @@ type Request struct {
 	from *http.Request // for the proofs it brings; nil: none
 }
 
-// A Verdict is what a gate says about a request. The zero one lets it pass.
+// A Verdict is a gate's decision. The zero one admits the request.
 type Verdict struct {
 	Denied bool          // the address may not ask
-	Limit  *Limit        // of which the client has had its share; nil: none
+	Limit  *Limit        // the limit that the client has used up; nil: none
 	Wait   time.Duration // until it may ask again
-	Caught bool          // either because it has asked for a trap
+	Caught bool          // the reason is that the client has requested a trap
 	Proof  string        // why a proof is needed; "" for none
 }
 
-// Passes reports whether the request may have its answer.
+// Passes reports whether the request is admitted.
 func (v Verdict) Passes() bool { return !v.Denied && v.Limit == nil && v.Proof == "" }
 
-// Ask decides about a request and counts it if it passes.
+// Ask decides about a request, and counts it if it is admitted.
 func (g *Gate) Ask(q *Request) Verdict {
 	o := &g.rules
 	if o.Lists != nil && !o.Lists.Allow(q.Client) {
@@ -125,8 +124,8 @@ func (g *Gate) Ask(q *Request) Verdict {
 	return Verdict{}
 }
 
-// Admit decides about a request that a handler has, and answers it if it may not
-// pass, or if it is about a proof. answered is what it did.
+// Admit decides about a request before its handler. It answers a request that is not
+// admitted, and one that brings a proof; answered reports whether it did.
 func (g *Gate) Admit(w http.ResponseWriter, r *http.Request, client netip.Addr) (v Verdict, answered bool) {
 	q := Request{Client: client, Now: time.Now(), from: r}
 	for i := range q.Values {
@@ -177,10 +176,10 @@ func ownPage(w http.ResponseWriter) {
 	}
 }
 
-// Seconds is how long to wait before the next request, as a client is told.
+// Seconds is how long to wait before the next request, for Retry-After.
 func (v Verdict) Seconds() int64 { return int64((v.Wait + time.Second - 1) / time.Second) }
 
-// Refuse answers a request that may not pass, and needs no proof.
+// Refuse answers a request that is not admitted, and for which no proof would help.
 func (v Verdict) Refuse(w http.ResponseWriter) {
 	status, text := http.StatusForbidden, "403 Forbidden\n"
 	h := w.Header()

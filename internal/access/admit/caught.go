@@ -15,17 +15,17 @@ const (
 	maxCaught  = 1<<caughtBits - 1
 )
 
-// caught are the addresses that have asked for a trap, and until when. A lookup
-// takes no lock: each place is one word, the rest of the address's hash above the
-// second at which it is free again. The hash has a seed that nobody knows, so
-// nobody can aim at the places of others. Where a set is full, the one goes that
-// would be free the soonest.
+// caught has the addresses that have requested a trap, each until a deadline. A lookup
+// takes no lock: each entry is one word, the remaining bits of the address's hash above
+// the deadline in seconds. The hash has a secret seed, so an attacker cannot choose
+// addresses that evict others. Where a set is full, the entry with the earliest deadline
+// is evicted.
 type caught struct {
-	last atomic.Int64 // the latest deadline: nobody is caught after it
+	last atomic.Int64 // the latest deadline: after it no address is caught
 	sets [caughtSets][caughtWays]atomic.Uint64
 }
 
-// has reports whether a hash is caught at a second.
+// has reports whether a hash is caught at that second.
 func (c *caught) has(hash uint64, second int64) bool {
 	set := &c.sets[hash%caughtSets]
 	for i := range set {
@@ -73,7 +73,7 @@ func (c *caught) all(second int64) (list []saved) {
 	return list
 }
 
-// Caught reports whether a client has asked for a trap of late.
+// Caught reports whether a client is caught: it has requested a trap of late.
 func (t *Table) Caught(client netip.Addr, now time.Time) bool {
 	second := int64(now.Sub(t.start) / time.Second)
 	if second >= t.caught.last.Load() || !client.IsValid() {
@@ -82,13 +82,13 @@ func (t *Table) Caught(client netip.Addr, now time.Time) bool {
 	return t.caught.has(t.client(client), second)
 }
 
-// Catch has a client be caught for a time.
+// Catch marks a client as caught for a time.
 func (t *Table) Catch(client netip.Addr, now time.Time, lasts time.Duration) {
 	second := int64(now.Sub(t.start) / time.Second)
 	t.caught.add(t.client(client), second, second+1+int64(lasts/time.Second))
 }
 
-// client is what an address is caught as.
+// client returns the address or network that is caught for an address.
 func (t *Table) client(a netip.Addr) uint64 {
 	var b [8]byte
 	return t.hash(0, address(&b, a))

@@ -9,22 +9,22 @@ import (
 )
 
 const (
-	// shards keep cores from waiting for each other.
+	// shards is how many parts the table has, so that cores rarely wait for each other.
 	shards = 256
 	// maxClients bounds the table: 32 MiB (TestTableMemory).
 	maxClients = 1 << 20
-	// maxShare is a shard's part of them.
+	// maxShare is the most clients of a shard.
 	maxShare = maxClients / shards
-	// firstShare is how many a shard has room for at first: most servers limit nobody.
-	// leastShare is what it has room for at the least from then on.
+	// firstShare is the size of a shard at first: most servers have no limits.
+	// leastShare is its smallest size after that.
 	firstShare = 8
 	leastShare = 64
 )
 
 // Table is what limits have counted: for each client the time at which the next
 // request would be due if they came evenly (GCRA). A client that is not in it has
-// asked nothing lately. When the table is full, those go that are the least ahead
-// of their rate, so that one who comes with very many addresses does not get the
+// asked nothing lately. When the table is full, the clients are evicted that are the
+// least ahead of their rate, so that an attacker with very many addresses cannot have the
 // heaviest clients forgotten.
 type Table struct {
 	key    [2]uint64 // of the hashes
@@ -57,8 +57,8 @@ func NewTable() *Table {
 	return t
 }
 
-// hash names what is counted. 64 bits with a key that nobody knows: among a
-// million clients, two have the same in one process of 30 million.
+// hash returns the key of a client: 64 bits with a secret seed. Among a million clients,
+// two have the same key in one process of 30 million.
 func (t *Table) hash(limit uint64, what []byte) uint64 {
 	h := siphash.Hash(t.key[0], t.key[1], what)
 	h ^= limit * 0x9e3779b97f4a7c15
@@ -66,10 +66,10 @@ func (t *Table) hash(limit uint64, what []byte) uint64 {
 	return max(1, h*0xd6e8feb86659fd93)
 }
 
-// of is the shard that a client is in.
+// of returns the shard of a client.
 func (t *Table) of(key uint64) *shard { return &t.shards[key%shards] }
 
-// take counts a request, or says how long to wait.
+// take counts a request, or returns how long to wait.
 func (t *Table) take(key uint64, now time.Time, interval, ahead int64) time.Duration {
 	at := int64(now.Sub(t.start))
 	s := t.of(key)
@@ -84,8 +84,8 @@ func (t *Table) take(key uint64, now time.Time, interval, ahead int64) time.Dura
 	return 0
 }
 
-// raise puts a client as far ahead of its rate as others say, if that is farther than
-// is known here.
+// raise sets how far a client is ahead of its rate, if other machines know more of its
+// requests than this one.
 func (t *Table) raise(key uint64, now time.Time, ahead int64) {
 	at := int64(now.Sub(t.start))
 	s := t.of(key)
@@ -96,8 +96,8 @@ func (t *Table) raise(key uint64, now time.Time, ahead int64) {
 	}
 }
 
-// find is the cell of a client, or the free one where it would be. Half of them are
-// free, so the search ends. The lowest bits of all keys here are the same.
+// find returns the cell of a client, or the free one for it. At least half of the cells are
+// free, so the search ends. The lowest bits of all keys of a shard are the same.
 func (s *shard) find(key uint64) *cell {
 	last := uint64(len(s.cells) - 1)
 	for i := key / shards; ; i++ {
@@ -107,7 +107,7 @@ func (s *shard) find(key uint64) *cell {
 	}
 }
 
-// put writes what is due into the cell that find has returned.
+// put writes into the cell that find has returned.
 func (s *shard) put(c *cell, key uint64, at, due int64) {
 	if c.key == 0 {
 		if s.n >= len(s.cells)/2 {
@@ -120,8 +120,8 @@ func (s *shard) put(c *cell, key uint64, at, due int64) {
 	c.due = due
 }
 
-// sweep makes room: it forgets who has served their time, and has room for as many
-// again as are left. Where that would be too many, an eighth of them goes as well.
+// sweep makes room: it evicts clients whose time is over, and resizes the shard to twice
+// the clients that are left. Where these are too many, it also evicts an eighth of them.
 func (s *shard) sweep(at int64) {
 	const most = maxShare - maxShare/8
 	left := s.after(at)
@@ -148,7 +148,7 @@ func (s *shard) sweep(at int64) {
 	}
 }
 
-// after is how many are due later.
+// after returns how many clients are due later.
 func (s *shard) after(at int64) (n int) {
 	for _, c := range s.cells {
 		if c.key != 0 && c.due > at {
@@ -158,7 +158,7 @@ func (s *shard) after(at int64) (n int) {
 	return n
 }
 
-// Clients is how many are counted now.
+// Clients returns how many clients are in the table.
 func (t *Table) Clients() (n int) {
 	for i := range t.shards {
 		s := &t.shards[i]

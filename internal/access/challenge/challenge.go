@@ -1,11 +1,9 @@
-// Package challenge has clients that look like crawlers prove that somebody cares
-// for the page: by some work of the browser's own, or, without scripts, by waiting
-// and pressing a button. Who has gets a signed cookie and is not asked again for a
-// while.
+// Package challenge makes clients that look like crawlers bring a proof of work: a browser
+// computes hashes, or, without scripts, its user waits and presses a button. A client with
+// a proof gets a signed cookie and is not asked again for a while.
 //
-// Nothing is kept for a client until it has proved something: what is asked and
-// what is given is signed, and bound to the client's address, to the site, to why it
-// was asked, to how much was asked, and to a time.
+// The server keeps no state for these clients: questions and cookies are signed, and bound
+// to the client's address, the site, the reason, the amount of work, and a time.
 package challenge
 
 import (
@@ -41,12 +39,12 @@ const (
 	signed = 16
 )
 
-// Terms are what is asked, and what it is good for.
+// Terms are the settings of a challenge.
 type Terms struct {
-	Secret []byte        // signs; whoever knows it needs no proof
-	Site   string        // that asks: what is proved to another one is worth nothing
+	Secret []byte        // signs questions and cookies
+	Site   string        // the site: proofs for other sites do not count
 	Work   int           // zero bits at the start of a SHA-256: each one more doubles the work
-	Wait   time.Duration // of those without scripts
+	Wait   time.Duration // for clients without scripts
 	Lasts  time.Duration // how long a proof is good for
 }
 
@@ -65,7 +63,7 @@ var style string
 //go:embed page.js
 var script string
 
-// New returns a challenge on these terms.
+// New returns a challenge with these terms.
 func New(t Terms) *Challenge {
 	sum := func(text string) string {
 		h := sha256.Sum256([]byte(text))
@@ -75,10 +73,10 @@ func New(t Terms) *Challenge {
 		"; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"}
 }
 
-// cookie is the name of the cookie of those who were asked for a reason.
+// cookie returns the name of the cookie for a reason.
 func cookie(why string) string { return "millrace-" + why }
 
-// strength is how much was asked of who has a proof.
+// strength is how much work a proof stands for.
 type strength struct {
 	work int
 	wait time.Duration
@@ -100,7 +98,7 @@ func (s strength) String() string {
 	return strconv.Itoa(s.work) + "-" + strconv.FormatInt(s.wait.Milliseconds(), 10)
 }
 
-// satisfies reports whether a proof is worth as much as one that is asked for.
+// satisfies reports whether a proof is at least as strong as the one that is needed.
 func (s strength) satisfies(asked strength) bool { return s.work >= asked.work && s.wait >= asked.wait }
 
 // sign is the signature over a text for a client. Addresses are those that one
@@ -117,9 +115,8 @@ func (c *Challenge) sign(kind, why, when string, worth strength, client netip.Ad
 
 func equal(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// Passed reports whether a request brings the proof that is asked for a reason: one
-// for this site, for which as much was asked, and that is not older than one of these
-// terms can be. Parts of a site may ask for more, or more often.
+// Passed reports whether a request brings a valid proof for a reason: for this site,
+// strong enough and not too old by these terms. Parts of a site may have stricter terms.
 func (c *Challenge) Passed(r *http.Request, why string, client netip.Addr, now time.Time) bool {
 	for _, k := range r.CookiesNamed(cookie(why)) {
 		until, rest, _ := strings.Cut(k.Value, ".")
@@ -136,7 +133,7 @@ func (c *Challenge) Passed(r *http.Request, why string, client netip.Addr, now t
 	return false
 }
 
-// Ask answers a request that needs a proof.
+// Ask answers a request that needs a proof: with the page that makes one.
 func (c *Challenge) Ask(w http.ResponseWriter, r *http.Request, why string, client netip.Addr, now time.Time, status int) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
@@ -165,10 +162,10 @@ func (c *Challenge) Ask(w http.ResponseWriter, r *http.Request, why string, clie
 	}
 }
 
-// seconds is how long those without scripts wait.
+// seconds is how long clients without scripts wait.
 func (c *Challenge) seconds() int { return int((c.terms.Wait + time.Second - 1) / time.Second) }
 
-// target is path and query of a request, with the marker or without it.
+// target returns path and query of a request, with or without the marker.
 func target(r *http.Request, marked bool) string {
 	u := url.URL{Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: strings.TrimSuffix(strings.TrimSuffix(r.URL.RawQuery, Marker), "&")}
 	path := "/" + strings.TrimLeft(u.EscapedPath(), "/\\") // two slashes would be another host
@@ -182,7 +179,7 @@ func target(r *http.Request, marked bool) string {
 	return path
 }
 
-// Proves reports whether a request brings a proof instead of asking for something.
+// Proves reports whether a request delivers a proof: it has the marker.
 func Proves(r *http.Request) bool { return ProvesBy(r.Method, r.URL.RawQuery) }
 
 // ProvesBy is Proves for a request's method and query.
@@ -190,8 +187,8 @@ func ProvesBy(method, query string) bool {
 	return method == http.MethodPost && (query == Marker || strings.HasSuffix(query, "&"+Marker))
 }
 
-// Take answers a request that brings a proof: with the cookie and the way back, or
-// with another question. The status is that of the question.
+// Take answers a request that delivers a proof: with the cookie and a redirect to the page,
+// or with another question, which has the given status.
 func (c *Challenge) Take(w http.ResponseWriter, r *http.Request, client netip.Addr, now time.Time) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxProof))
 	if err != nil {
@@ -222,10 +219,10 @@ func (c *Challenge) Take(w http.ResponseWriter, r *http.Request, client netip.Ad
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// errAgain: what was asked is too old, was asked of somebody else, or is not done.
+// errAgain: the question is too old, or was for another client, or the work is not done.
 var errAgain = errors.New("ask again")
 
-// check says what a proof is good for.
+// check verifies a proof.
 func (c *Challenge) check(token, nonce string, client netip.Addr, now time.Time) (why string, err error) {
 	why, rest, _ := strings.Cut(token, ".")
 	when, mac, _ := strings.Cut(rest, ".")
@@ -243,7 +240,7 @@ func (c *Challenge) check(token, nonce string, client netip.Addr, now time.Time)
 	return why, nil
 }
 
-// worked reports whether a number shows the work that was asked for.
+// worked reports whether a nonce proves the work.
 func worked(token, nonce string, zeros int) bool {
 	sum := sha256.Sum256([]byte(token + "." + nonce))
 	n := 0

@@ -1,7 +1,6 @@
-// Package h3 serves HTTP/3 (RFC 9114) on UDP sockets. It is the only package of
-// the server that knows quic-go, which speaks QUIC and HTTP/3; what is here is the
-// life of a listener: who may connect, when a connection has been idle for too
-// long, and how it ends.
+// Package h3 serves HTTP/3 (RFC 9114) on UDP sockets. It is the only package that imports
+// quic-go, which implements QUIC and HTTP/3. The package itself does the rest of a
+// listener: limits of clients, idle timeouts, and the drain.
 package h3
 
 import (
@@ -65,7 +64,7 @@ type Listener struct {
 	listener  *quic.Listener
 	http      http3.Server
 
-	handshakes atomic.Int64   // under way
+	handshakes atomic.Int64   // that are not complete
 	running    sync.WaitGroup // accept, sweep, connections
 	end        context.Context
 	cut        context.CancelFunc // ends end, with Close
@@ -73,7 +72,7 @@ type Listener struct {
 
 	mu       sync.Mutex
 	conns    map[*quic.Conn]*conn
-	draining time.Time // zero: it does not
+	draining time.Time // when the drain began; zero: it has not
 }
 
 var _ server.HTTP3 = Open
@@ -95,7 +94,7 @@ func Open(h server.HTTP3Host) (server.HTTP3Listener, error) {
 		Handler:        http.HandlerFunc(l.serve),
 		MaxHeaderBytes: int(h.Limits().HeaderBytes),
 		ConnContext:    l.context,
-		Logger:         slog.New(slog.DiscardHandler), // what matters is told elsewhere
+		Logger:         slog.New(slog.DiscardHandler), // the listener logs what matters itself
 	}
 	l.transport = quic.Transport{
 		Conn:        h.Socket,
@@ -126,8 +125,8 @@ func Open(h server.HTTP3Host) (server.HTTP3Listener, error) {
 	return l, nil
 }
 
-// ids makes the ids of connections, by which the kernel finds the process that has
-// one: see package steer.
+// ids makes the ids of connections. By these the kernel finds the process that has the
+// connection: see package steer.
 type ids steer.Generation
 
 // GenerateConnectionID implements [quic.ConnectionIDGenerator].
@@ -138,8 +137,8 @@ func (g ids) GenerateConnectionID() (quic.ConnectionID, error) {
 // ConnectionIDLen implements [quic.ConnectionIDGenerator].
 func (ids) ConnectionIDLen() int { return steer.IDBytes }
 
-// config is asked for each new client, as limits may change. There is no 0-RTT:
-// what comes by it can be sent again by others (RFC 9001, 9.2).
+// config is called for each new client, as limits may change. There is no 0-RTT, whose
+// requests can be replayed (RFC 9001, 9.2).
 func (l *Listener) config() *quic.Config {
 	limits, streams := l.host.Limits(), int64(streams)
 	if l.host.Budget.Keeps() {
@@ -159,10 +158,10 @@ func (l *Listener) config() *quic.Config {
 	}
 }
 
-// errRefused has the client hear CONNECTION_REFUSED, after which it asks over TCP.
+// errRefused makes quic-go send CONNECTION_REFUSED: the client then connects over TCP.
 var errRefused = errors.New("no place for this connection")
 
-// admit is asked for each new client, before its handshake.
+// admit is called for each new client, before its handshake.
 func (l *Listener) admit(ctx context.Context, info *quic.ClientInfo) (context.Context, error) {
 	l.mu.Lock()
 	late := !l.draining.IsZero()
@@ -183,10 +182,10 @@ func (l *Listener) admit(ctx context.Context, info *quic.ClientInfo) (context.Co
 	return context.WithValue(ctx, readyKey{}, ready), nil
 }
 
-// readyKey finds what is called when a connection's handshake is over.
+// readyKey finds the function to call when a connection's handshake is complete.
 type readyKey struct{}
 
-// accept takes the connections whose handshake is over. It ends with Close.
+// accept serves the connections whose handshake is complete. It ends with Close.
 func (l *Listener) accept() {
 	for {
 		qc, err := l.listener.Accept(l.end)
@@ -216,7 +215,7 @@ func (l *Listener) accept() {
 	}
 }
 
-// context is what the requests of a new connection have.
+// context returns the context for the requests of a new connection.
 func (l *Listener) context(ctx context.Context, qc *quic.Conn) context.Context {
 	l.mu.Lock()
 	c := l.conns[qc]
@@ -232,7 +231,7 @@ func (l *Listener) serve(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		c.since.Store(time.Now().UnixNano())
 		c.requests.Add(-1)
-		c.handlers.Wait() // for what is left of the answer to be taken
+		c.handlers.Wait() // until the client has taken the remaining answer
 	}()
 	if c.requests.Add(1) > mostRequests {
 		c.refuse(&l.host.Refused.Requests)
@@ -250,8 +249,8 @@ func (l *Listener) serve(w http.ResponseWriter, r *http.Request) {
 	p.finish()
 }
 
-// settle finds out whether a request has a body: quic-go says of every request without
-// a Content-Length that it may have one. The time for the header is over.
+// settle ends the header timeout, and finds out whether the request has a body: quic-go
+// says of every request without Content-Length that it may have one.
 func (l *Listener) settle(w http.ResponseWriter, r *http.Request, waits *stall.Handlers) {
 	rc := http.NewResponseController(w) // its deadlines are those of a stream, which never fail
 	if r.ContentLength == 0 {
@@ -292,7 +291,7 @@ func (l *Listener) sweep() {
 	}
 }
 
-// idle are the connections whose time is over.
+// idle returns the connections whose idle timeout is over.
 func (l *Listener) idle(now time.Time) (over []*conn) {
 	limit := l.host.Limits().IdleTimeout
 	l.mu.Lock()
@@ -384,7 +383,7 @@ func (l *Listener) Close() {
 	for _, c := range all {
 		c.close(http3.ErrCodeNoError)
 	}
-	_ = l.listener.Close()    // of a socket that goes anyway
+	_ = l.listener.Close()    // the socket is closed anyway
 	_ = l.transport.Close()   // likewise
 	_ = l.host.Socket.Close() // likewise
 }
