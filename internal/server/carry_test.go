@@ -351,7 +351,7 @@ func TestCarriedAnswers(t *testing.T) {
 					req = post("/a?b=c", "the body", "Content-Type: text/plain")
 				}
 				carried := false
-				for try := 0; try < 5 && !carried; try++ { // on a slow machine the crew may have the connection
+				for try := 0; try < 5 && !carried; try++ { // on a slow machine a worker may have the connection
 					carried = p.both(t, "tcp", method, req)
 				}
 				if !carried {

@@ -89,7 +89,7 @@ func (h *Head) header(values []string) http.Header {
 	return header
 }
 
-// locate sets to to the URL of the target.
+// locate stores the URL of the target in its argument. It returns false if there is none.
 func (h *Head) locate(to *url.URL) bool {
 	if !h.Simple {
 		u, err := url.ParseRequestURI(h.Target)
