@@ -52,7 +52,7 @@ func TestDashboardInABrowser(t *testing.T) {
 	if browser == "" {
 		skip("chromium is not installed (package chromium)")
 	}
-	folder := filepath.Join("..", "dashboard", "testdata", "browser")
+	folder := filepath.Join("..", "ops", "dashboard", "testdata", "browser")
 	for _, module := range []string{"playwright-core", "axe-core"} {
 		if _, err := os.Stat(filepath.Join(folder, "node_modules", module)); err != nil {
 			skip("%s is not installed: run `npm ci` in internal/ops/dashboard/testdata/browser", module)
