@@ -85,14 +85,14 @@ func main() {
 	s := cli.Streams{Out: os.Stdout, Err: os.Stderr}
 	if len(os.Args) > 1 && os.Args[1] == imagescmd.Verb { // before all else: one starts for each image that waits
 		if err := imagescmd.Main(); err != nil {
-			s.Say("millrace: converting images: %v\n", err)
+			s.Print("millrace: converting images: %v\n", err)
 			os.Exit(cli.ExitFailure)
 		}
 		return
 	}
 	if len(os.Args) > 1 && os.Args[1] == servecmd.HelperVerb {
 		if err := servecmd.Help(os.Args[2:]); err != nil {
-			s.Say("millrace: %v\n", err)
+			s.Print("millrace: %v\n", err)
 			os.Exit(cli.ExitFailure)
 		}
 		return
@@ -137,14 +137,14 @@ type job struct {
 func act(structs any, name string, args []string, j job) int {
 	model, err := cli.New(name, about, structs)
 	if err != nil {
-		j.Say("millrace: %v\n", err) // a mistake in the tags: every test would see it
+		j.Print("millrace: %v\n", err) // a mistake in the tags: every test would see it
 		return cli.ExitFailure
 	}
 	verb, alone, err := model.Parse(args)
 	if err == nil && alone == nil && servecmd.Serves(verb) {
-		patient := cli.NewPatient(j.Err)
-		defer patient.Close()
-		j.Err = patient
+		stderr := cli.NewBufferedStderr(j.Err)
+		defer stderr.Close()
+		j.Err = stderr
 		j.Format(servecmd.TypedLogFormat(verb))
 	} else {
 		j.taken.Release()

@@ -40,7 +40,7 @@ type builder struct {
 // build makes the graph for cfg; old may be nil. After an error everything that
 // was opened for it is closed again.
 func (s *Server) build(cfg *config.Config, old *graph) (*graph, error) {
-	defer s.spare(cfg)()
+	defer s.collectSooner(cfg)()
 	if old == nil {
 		old = newGraph()
 		close(old.closed)

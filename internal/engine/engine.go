@@ -271,15 +271,15 @@ func (s *Server) reload(cfg *config.Config) error {
 func (s *Server) Loading() (done func()) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.spare(s.config)
+	return s.collectSooner(s.config)
 }
 
-// spare spares memory until done is called, if a config is large.
-func (s *Server) spare(cfg *config.Config) (done func()) {
+// collectSooner has garbage collected sooner until done is called, if a config is large.
+func (s *Server) collectSooner(cfg *config.Config) (done func()) {
 	if len(cfg.Sites) < manySites {
 		return func() {}
 	}
-	return s.garbage.Spare()
+	return s.garbage.CollectSooner()
 }
 
 // ReloadFailed counts a reload that ended before Reload, with a config that

@@ -52,7 +52,7 @@ func percentFor(budget, live bytesize.Size) int {
 type Governor struct {
 	mu      sync.Mutex
 	budget  bytesize.Size // 0: none
-	sparing int           // how many have called Spare
+	sparing int           // how many have called CollectSooner
 	percent int           // what was set last; 0: GOGC is left alone
 	before  int           // what was set then
 	watched bool          // a sentinel is alive
@@ -82,9 +82,9 @@ func (g *Governor) Budget(b bytesize.Size) {
 	}
 }
 
-// Spare has garbage collected sooner until done is called: for work that takes much
+// CollectSooner has garbage collected sooner until done is called: for work that takes much
 // memory for a short time.
-func (g *Governor) Spare() (done func()) {
+func (g *Governor) CollectSooner() (done func()) {
 	if g == nil {
 		return func() {}
 	}

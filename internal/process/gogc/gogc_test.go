@@ -76,9 +76,9 @@ func TestGovernorFollowsTheHeap(t *testing.T) {
 	}
 }
 
-// TestSpare: as long as somebody spares memory, collections come sooner, whatever the
+// TestCollectSooner: as long as somebody spares memory, collections come sooner, whatever the
 // budget; then everything is as it was.
-func TestSpare(t *testing.T) {
+func TestCollectSooner(t *testing.T) {
 	t.Setenv("GOGC", "")
 	t.Setenv("GOMEMLIMIT", "")
 	before := debug.SetGCPercent(90)
@@ -90,26 +90,26 @@ func TestSpare(t *testing.T) {
 			t.Errorf("GOGC is %d, want %d", got, want)
 		}
 	}
-	one := g.Spare()
-	two := g.Spare()
+	one := g.CollectSooner()
+	two := g.CollectSooner()
 	is(sparingPercent)
 	one()
 	one()
 	is(sparingPercent)
 	two()
 	is(90)
-	three := g.Spare()
+	three := g.CollectSooner()
 	g.Budget(1 << 40)
 	is(sparingPercent)
 	three()
 	is(goPercent)
-	four := g.Spare()
+	four := g.CollectSooner()
 	is(sparingPercent)
 	g.Budget(0)
 	is(sparingPercent)
 	four()
 	is(90)
-	(*Governor)(nil).Spare()()
+	(*Governor)(nil).CollectSooner()()
 }
 
 func TestGovernorLeavesTheUsersSetting(t *testing.T) {

@@ -264,7 +264,7 @@ func (w *warmer) one(ctx context.Context, page string) {
 			return // it was us who gave up
 		}
 		if w.counts.failed++; w.counts.failed <= shownFailures {
-			w.bar.Say("%s: %v", page, err)
+			w.bar.Print("%s: %v", page, err)
 		}
 	case !status.cached:
 		w.counts.outside++
@@ -301,10 +301,10 @@ func (w *warmer) conclude(ctx context.Context, s cli.Streams, pages int) error {
 		return err
 	}
 	if c.unkept > 0 {
-		s.Say("  %d of the fetched ones were not kept: `millrace cache explain URL` says why\n", c.unkept)
+		s.Print("  %d of the fetched ones were not kept: `millrace cache explain URL` says why\n", c.unkept)
 	}
 	if c.outside > 0 {
-		s.Say("  %d did not come from a cache of this server\n", c.outside)
+		s.Print("  %d did not come from a cache of this server\n", c.outside)
 	}
 	switch {
 	case c.failed > 0:

@@ -65,19 +65,19 @@ func (p *Bar) Step(done, failed int) {
 		text += fmt.Sprintf(", %d failed", failed)
 	}
 	if !p.draw {
-		p.s.Say("%s\n", text)
+		p.s.Print("%s\n", text)
 		return
 	}
-	p.s.Say("%s%s %s", wipeLine, drawBar(float64(done)/float64(max(1, p.total))), text)
+	p.s.Print("%s%s %s", wipeLine, drawBar(float64(done)/float64(max(1, p.total))), text)
 	p.on = true
 }
 
-// Say prints a line above the bar.
-func (p *Bar) Say(format string, args ...any) {
+// Print prints a line above the bar.
+func (p *Bar) Print(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.wipe()
-	p.s.Say(format+"\n", args...)
+	p.s.Print(format+"\n", args...)
 }
 
 // End takes the bar away.
@@ -89,7 +89,7 @@ func (p *Bar) End() {
 
 func (p *Bar) wipe() {
 	if p.on {
-		p.s.Say(wipeLine)
+		p.s.Print(wipeLine)
 		p.on = false
 	}
 }
@@ -98,11 +98,11 @@ func (p *Bar) wipe() {
 // terminal, and says it in one line elsewhere: there step is nil.
 func Countdown(s Streams, what string, total time.Duration) (step func(done, total time.Duration), end func()) {
 	if !IsTerminal(s.Err) {
-		s.Say("%s, %v\n", what, total)
+		s.Print("%s, %v\n", what, total)
 		return nil, func() {}
 	}
 	step = func(done, total time.Duration) {
-		s.Say("\r%s %s %v left ", what, drawBar(float64(done)/float64(max(1, total))), (total - done).Round(time.Second))
+		s.Print("\r%s %s %v left ", what, drawBar(float64(done)/float64(max(1, total))), (total - done).Round(time.Second))
 	}
-	return step, func() { s.Say(wipeLine) }
+	return step, func() { s.Print(wipeLine) }
 }

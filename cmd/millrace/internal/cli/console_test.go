@@ -14,12 +14,12 @@ import (
 // nobody waits.
 func TestConsole(t *testing.T) {
 	r, w := io.Pipe()
-	c := NewPatient(w)
+	c := NewBufferedStderr(w)
 	s := Streams{Err: c}
-	s.Say("first\n") // is taken at once, and waits for its reader
+	s.Print("first\n") // is taken at once, and waits for its reader
 	long := strings.Repeat("x", maxUnread/2) + "\n"
 	for range 5 {
-		s.Say("%s", long)
+		s.Print("%s", long)
 	}
 	text := make(chan string)
 	go func() {
@@ -61,7 +61,7 @@ func TestBar(t *testing.T) {
 	for i := range 10 {
 		b.Step(i, 0)
 	}
-	b.Say("x: %d", 1)
+	b.Print("x: %d", 1)
 	b.End()
 	if out.String() != "x: 1\n" {
 		t.Errorf("it said %q", out.String())

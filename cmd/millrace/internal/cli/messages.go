@@ -15,7 +15,7 @@ import (
 // eitherHandler writes messages in one of two formats, as a reload may change it, or
 // sends them to a daemon.
 type eitherHandler struct {
-	to         *Patient
+	to         *BufferedStderr
 	text, json slog.Handler
 	chain      []func(slog.Handler) slog.Handler // groups and attributes, for what is sent
 }
@@ -115,7 +115,7 @@ func (f *forwarded) close() {
 // the standard error for "". What the daemon does not take goes there with the reason,
 // which is said once a minute.
 func (s Streams) Forward(target string) error {
-	c, ok := s.Err.(*Patient)
+	c, ok := s.Err.(*BufferedStderr)
 	if !ok {
 		return nil
 	}
@@ -136,15 +136,15 @@ func (s Streams) Forward(target string) error {
 
 // forwards reports whether messages go to a daemon.
 func (s Streams) forwards() bool {
-	c, ok := s.Err.(*Patient)
+	c, ok := s.Err.(*BufferedStderr)
 	return ok && c.forward.Load() != nil
 }
 
-// saidEvery bounds how often it is said why messages are not sent.
-const saidEvery = time.Minute
+// reportEvery bounds how often a message says why messages are not sent.
+const reportEvery = time.Minute
 
 // untaken prints what a daemon has not taken.
-func (c *Patient) untaken() func(logfile.Severity, string, error) {
+func (c *BufferedStderr) untaken() func(logfile.Severity, string, error) {
 	var said atomic.Int64
 	return func(v logfile.Severity, text string, err error) {
 		write := func(text string) {
@@ -154,7 +154,7 @@ func (c *Patient) untaken() func(logfile.Severity, string, error) {
 			_, _ = c.Write([]byte(text + "\n")) // never fails
 		}
 		now := time.Now().Unix()
-		if last := said.Load(); err != nil && now-last >= int64(saidEvery/time.Second) && said.CompareAndSwap(last, now) {
+		if last := said.Load(); err != nil && now-last >= int64(reportEvery/time.Second) && said.CompareAndSwap(last, now) {
 			write(fmt.Sprintf("messages are printed here as long as they cannot be sent: %v", err))
 		}
 		write(text)

@@ -17,14 +17,14 @@ import (
 )
 
 // Streams are where a command writes: results to Out, and everything else to
-// Err. A server's Err is a [Patient].
+// Err. A server's Err is a [BufferedStderr].
 type Streams struct {
 	Out, Err io.Writer
 }
 
-// Say tells the person at the terminal. When nobody can be told, there is
-// nobody to tell of that either.
-func (s Streams) Say(format string, args ...any) { _, _ = fmt.Fprintf(s.Err, format, args...) }
+// Print writes to the person at the terminal. When that fails, there is nobody to
+// report it to.
+func (s Streams) Print(format string, args ...any) { _, _ = fmt.Fprintf(s.Err, format, args...) }
 
 // WriteJSON prints a result for programs.
 func (s Streams) WriteJSON(v any) error {
@@ -34,11 +34,11 @@ func (s Streams) WriteJSON(v any) error {
 	return e.Encode(v)
 }
 
-// Tell says what a server did: a line for a person or, where the access log is
+// Log says what a server did: a line for a person or, where the access log is
 // JSON, a line of JSON with the attributes.
-func (s Streams) Tell(level slog.Level, message string, attrs ...slog.Attr) {
+func (s Streams) Log(level slog.Level, message string, attrs ...slog.Attr) {
 	if !s.JSON() && !s.forwards() {
-		s.Say("millrace: %s\n", message)
+		s.Print("millrace: %s\n", message)
 		return
 	}
 	s.Logger().LogAttrs(context.Background(), level, message, attrs...)
@@ -48,32 +48,32 @@ func (s Streams) Tell(level slog.Level, message string, attrs ...slog.Attr) {
 func (s Streams) fail(err error, hint string) {
 	switch {
 	case hint == "":
-		s.Tell(slog.LevelError, err.Error())
+		s.Log(slog.LevelError, err.Error())
 	case s.JSON() || s.forwards():
-		s.Tell(slog.LevelError, err.Error(), slog.String("hint", hint))
+		s.Log(slog.LevelError, err.Error(), slog.String("hint", hint))
 	default:
-		s.Tell(slog.LevelError, err.Error())
-		s.Say("  %s\n", hint)
+		s.Log(slog.LevelError, err.Error())
+		s.Print("  %s\n", hint)
 	}
 }
 
 // Format makes a server's messages JSON if the access log is.
 func (s Streams) Format(accessLog string) {
-	if c, ok := s.Err.(*Patient); ok {
+	if c, ok := s.Err.(*BufferedStderr); ok {
 		c.json.Store(accessLog == "json")
 	}
 }
 
 // JSON reports whether programs read the messages.
 func (s Streams) JSON() bool {
-	c, ok := s.Err.(*Patient)
+	c, ok := s.Err.(*BufferedStderr)
 	return ok && c.json.Load()
 }
 
 // Logger writes to err, in the format that is in use.
 func (s Streams) Logger() *slog.Logger {
 	text := slog.Handler(slog.NewTextHandler(s.Err, nil))
-	if c, ok := s.Err.(*Patient); ok {
+	if c, ok := s.Err.(*BufferedStderr); ok {
 		text = eitherHandler{to: c, text: text, json: slog.NewJSONHandler(s.Err, nil)}
 	}
 	return slog.New(redact.Handler(text))
@@ -81,7 +81,7 @@ func (s Streams) Logger() *slog.Logger {
 
 // IsTerminal reports whether a person is looking.
 func IsTerminal(w io.Writer) bool {
-	if c, ok := w.(*Patient); ok {
+	if c, ok := w.(*BufferedStderr); ok {
 		w = c.to
 	}
 	f, ok := w.(*os.File)

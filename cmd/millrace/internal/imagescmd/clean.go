@@ -158,7 +158,7 @@ func (c *Clean) store(ctx context.Context, s cli.Streams) error {
 	}
 	for _, scope := range slices.Sorted(maps.Keys(kept.Scopes)) {
 		if config.CheckDir(scope) != nil { // a folder that is gone, or another host
-			s.Say("%s of %s are kept: there is no such folder now; --all removes them\n", cli.Count(kept.Scopes[scope], "variant"), scope)
+			s.Print("%s of %s are kept: there is no such folder now; --all removes them\n", cli.Count(kept.Scopes[scope], "variant"), scope)
 			continue
 		}
 		one, err := newImageFolder(*config.ForDir(scope).Sites[0].Routes["/"].Static, a.images)

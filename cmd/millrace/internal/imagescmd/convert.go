@@ -28,7 +28,7 @@ func (a imageFolder) convert(ctx context.Context, jobs int, s cli.Streams) (err 
 	if len(can.Formats) == 0 {
 		return cli.Failure(errors.New("none of the formats can be written here"), "leave --formats and images.engine out: what is built in writes both")
 	}
-	s.Say("converting the images of %s: %s\n", a.name, Writers(can))
+	s.Print("converting the images of %s: %s\n", a.name, Writers(can))
 	r := conversion{imageFolder: a, began: time.Now(), cut: map[string]bool{}}
 	var b *cli.Bar
 	failed := 0

@@ -214,7 +214,7 @@ func (r *comparison) read(node *draft.Node, report *draft.Report, name, cert, ke
 		return nil, cli.BadConfig("what millrace import writes", err)
 	}
 	if n := report.Count(draft.Untranslated); n > 0 {
-		r.streams.Say("%s not carried over: millrace import %s %s lists them\n", cli.Count(n, "line"), strings.ToLower(r.theirName()), name)
+		r.streams.Print("%s not carried over: millrace import %s %s lists them\n", cli.Count(n, "line"), strings.ToLower(r.theirName()), name)
 	}
 	return cfg, nil
 }
@@ -273,15 +273,15 @@ func (r *comparison) run(ctx context.Context) error {
 	if err := errors.Join(err, <-ended); err != nil {
 		return err
 	}
-	r.streams.Say("%s of %s asked for: ", cli.Count(r.asked, "path"), cli.Count(sites, "site"))
+	r.streams.Print("%s of %s asked for: ", cli.Count(r.asked, "path"), cli.Count(sites, "site"))
 	if !r.Strict {
-		defer r.streams.Say("  ignored: %s; --strict shows them\n", compare.Ignored())
+		defer r.streams.Print("  ignored: %s; --strict shows them\n", compare.Ignored())
 	}
 	if r.other > 0 {
-		r.streams.Say("%d differ\n", r.other)
+		r.streams.Print("%d differ\n", r.other)
 		return fmt.Errorf("%d of %d answers differ", r.other, r.asked)
 	}
-	r.streams.Say("all answers are the same\n")
+	r.streams.Print("all answers are the same\n")
 	return nil
 }
 

@@ -162,15 +162,15 @@ func (o output) write(s cli.Streams, command string, node *draft.Node, report *d
 		return err
 	}
 	for _, line := range report.UntranslatedLines() {
-		s.Say("%s\n", line)
+		s.Print("%s\n", line)
 	}
-	s.Say("%s: %d lines translated, %d replaced by defaults, %d not carried over\n", name, report.Count(draft.Translated), report.Count(draft.Defaulted), report.Count(draft.Untranslated))
+	s.Print("%s: %d lines translated, %d replaced by defaults, %d not carried over\n", name, report.Count(draft.Translated), report.Count(draft.Defaulted), report.Count(draft.Untranslated))
 	if _, err := config.Parse(name, []byte(text)); err != nil {
-		s.Say("%v\n", err)
-		s.Say("  the config is written; change the lines above until millrace check %s says ok\n", name)
+		s.Print("%v\n", err)
+		s.Print("  the config is written; change the lines above until millrace check %s says ok\n", name)
 		return nil
 	}
-	s.Say("  next: %s\n", next)
+	s.Print("  next: %s\n", next)
 	return nil
 }
 

@@ -46,7 +46,7 @@ func (c *Build) Run(s cli.Streams) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	s.Say("building %s with %s: everything is compiled anew the first time, which takes a minute or so\n", c.Package, profile)
+	s.Print("building %s with %s: everything is compiled anew the first time, which takes a minute or so\n", c.Package, profile)
 	built, err := pgo.Build{Package: packagePath(c.Package), Profile: profile, Out: out, Flags: c.Flag}.Run(ctx)
 	if err != nil {
 		return profileFailure(err)

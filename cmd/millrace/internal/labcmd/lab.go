@@ -109,7 +109,7 @@ func Conclude(s cli.Streams, res *record.Result, err error, json bool, keep func
 	}
 	files, keepErr := keep(res)
 	for _, f := range files {
-		s.Say("wrote %s\n", f)
+		s.Print("wrote %s\n", f)
 	}
 	switch err = errors.Join(err, keepErr); {
 	case err != nil:

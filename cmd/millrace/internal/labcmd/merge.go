@@ -65,11 +65,11 @@ func (c *Merge) Run(s cli.Streams) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	s.Say("wrote %s: %d bytes, %d stacks", c.Out, len(merged.Data), merged.Stacks-merged.Dropped)
+	s.Print("wrote %s: %d bytes, %d stacks", c.Out, len(merged.Data), merged.Stacks-merged.Dropped)
 	if merged.Dropped > 0 {
-		s.Say("; the %d rarest were left out for the size, with %s of the CPU time", merged.Dropped, percent(merged.Lost))
+		s.Print("; the %d rarest were left out for the size, with %s of the CPU time", merged.Dropped, percent(merged.Lost))
 	}
-	s.Say("\n")
+	s.Print("\n")
 	return nil
 }
 

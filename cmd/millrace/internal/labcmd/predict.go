@@ -69,7 +69,7 @@ func (c *Diff) Run(s cli.Streams) error {
 		if err := writeWhole(c.SVG, d.Flame); err != nil {
 			return err
 		}
-		s.Say("wrote %s\n", c.SVG)
+		s.Print("wrote %s\n", c.SVG)
 	}
 	top := d.Changes[:max(0, min(c.Top, len(d.Changes)))]
 	if c.JSON {

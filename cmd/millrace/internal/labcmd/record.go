@@ -55,7 +55,7 @@ func (c *Record) Run(s cli.Streams) error {
 	if err != nil {
 		return profileFailure(err)
 	}
-	s.Say("wrote %s: %d samples, %.1f s of CPU time in %.1f s\n  next: millrace pgo predict %s\n",
+	s.Print("wrote %s: %d samples, %.1f s of CPU time in %.1f s\n  next: millrace pgo predict %s\n",
 		c.Out, p.Samples(), p.CPU().Seconds(), p.Span().Seconds(), c.Out)
 	return nil
 }
@@ -77,7 +77,7 @@ func (c *Record) record(ctx context.Context, target string, s cli.Streams) ([]by
 	data, file, err := pgo.RecordBySignal(ctx, c.PID, r)
 	if err == nil {
 		end()
-		s.Say("the server's own copy is %s\n", file)
+		s.Print("the server's own copy is %s\n", file)
 	}
 	return data, err
 }

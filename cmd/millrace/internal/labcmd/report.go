@@ -47,7 +47,7 @@ func (c *Report) Run(s cli.Streams) error {
 			return err
 		}
 		for _, name := range files {
-			s.Say("wrote %s\n", name)
+			s.Print("wrote %s\n", name)
 		}
 	}
 	return nil

@@ -53,7 +53,7 @@ func (c *Certs) Run(s cli.Streams) error {
 		return cmp.Or(s.WriteJSON(all), failed(all))
 	}
 	if len(all) == 0 {
-		s.Say("No certificates come by themselves here: `millrace serve DIR --domain NAME`, or \"tls: auto\" in a config.\n")
+		s.Print("No certificates come by themselves here: `millrace serve DIR --domain NAME`, or \"tls: auto\" in a config.\n")
 		return nil
 	}
 	return cmp.Or(writeCerts(s.Out, all), failed(all))

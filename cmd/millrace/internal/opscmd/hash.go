@@ -24,7 +24,7 @@ type Hash struct {
 // Run hashes the first line of the standard input.
 func (c *Hash) Run(s cli.Streams) error {
 	if info, err := os.Stdin.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-		s.Say("The password, and Enter (it is shown):\n")
+		s.Print("The password, and Enter (it is shown):\n")
 	}
 	line, err := firstLine(os.Stdin)
 	if err != nil {

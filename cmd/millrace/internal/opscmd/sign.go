@@ -29,7 +29,7 @@ func (c *Sign) Run(s cli.Streams) error {
 		defer f.Close()
 		in = f
 	} else if info, err := os.Stdin.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-		s.Say("The secret, and Enter (it is shown):\n")
+		s.Print("The secret, and Enter (it is shown):\n")
 	}
 	secret, err := firstLine(in)
 	if err != nil {

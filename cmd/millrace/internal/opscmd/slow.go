@@ -68,10 +68,10 @@ func (c *Slow) all(s cli.Streams, list slow.List) error {
 	case c.JSON:
 		return s.WriteJSON(list)
 	case list.Off:
-		s.Say("Slow requests are not kept: the config has slow_requests: off.\n")
+		s.Print("Slow requests are not kept: the config has slow_requests: off.\n")
 		return nil
 	case len(list.Entries) == 0:
-		s.Say("No request has taken far longer than its route's others.\n")
+		s.Print("No request has taken far longer than its route's others.\n")
 		return nil
 	}
 	return writeSlow(s.Out, func(b *strings.Builder) { table(b, list) })
@@ -137,7 +137,7 @@ func (c *Slow) one(ctx context.Context, s cli.Streams, r *cli.Server, e *slow.En
 		if err := c.save(ctx, r, e, recorder); err != nil {
 			return err
 		}
-		s.Say("%s written: go tool trace %s\n", c.Trace, c.Trace)
+		s.Print("%s written: go tool trace %s\n", c.Trace, c.Trace)
 	}
 	if c.JSON {
 		return s.WriteJSON(e)

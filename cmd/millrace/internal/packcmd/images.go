@@ -82,7 +82,7 @@ func (c *Pack) images(ctx context.Context, p *packer.Plan, s cli.Streams) (end f
 	if total == 0 {
 		return remove, nil
 	}
-	s.Say("converting %s to WebP and AVIF\n", cli.Count(total, "image"))
+	s.Print("converting %s to WebP and AVIF\n", cli.Count(total, "image"))
 	all.bar = cli.NewBar(s, total, time.Now())
 	for i := range p.Folders {
 		to := filepath.Join(dir, fmt.Sprint(i))
@@ -97,13 +97,13 @@ func (c *Pack) images(ctx context.Context, p *packer.Plan, s cli.Streams) (end f
 	if err != nil {
 		return nil, err
 	}
-	s.Say("  %s that are smaller than their originals\n", cli.Count(all.made, "variant"))
+	s.Print("  %s that are smaller than their originals\n", cli.Count(all.made, "variant"))
 	for i, text := range all.failed {
 		if i == shownImages {
-			s.Say("  and %d more\n", len(all.failed)-i)
+			s.Print("  and %d more\n", len(all.failed)-i)
 			break
 		}
-		s.Say("  packed as it is: %s\n", text)
+		s.Print("  packed as it is: %s\n", text)
 	}
 	return remove, nil
 }

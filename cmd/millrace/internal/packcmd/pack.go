@@ -62,7 +62,7 @@ func (c *Pack) Run(s cli.Streams) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	plan := packer.Plan{Base: c.Base, Out: c.Out, Warn: func(text string) { s.Say("  %s\n", text) }}
+	plan := packer.Plan{Base: c.Base, Out: c.Out, Warn: func(text string) { s.Print("  %s\n", text) }}
 	if plan.Base == "" {
 		plan.Base = ownFile()
 	}
@@ -102,14 +102,14 @@ func (c *Pack) Run(s cli.Streams) error {
 	case err != nil:
 		return err
 	}
-	s.Say("wrote %s: %s, %s, as an executable of %s, in %s\n", c.Out, cli.Count(sum.Files, "file"),
+	s.Print("wrote %s: %s, %s, as an executable of %s, in %s\n", c.Out, cli.Count(sum.Files, "file"),
 		cli.Amount(sum.Plain), cli.Amount(sum.Size), cli.Brief(time.Since(began)))
 	info, _ := buildinfo.ReadFile(c.Out) // what cannot be told is taken for one of this machine
 	if other := otherPlatform(info); other != "" {
-		s.Say("  next: copy it to a machine with %s, and run it there\n", other)
+		s.Print("  next: copy it to a machine with %s, and run it there\n", other)
 		return nil
 	}
-	s.Say("  next: %s\n", runnable(c.Out))
+	s.Print("  next: %s\n", runnable(c.Out))
 	return nil
 }
 

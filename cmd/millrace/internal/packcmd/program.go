@@ -76,7 +76,7 @@ func (c *Unpack) Run(s cli.Streams, site *packfile.Site) error {
 	} else if err != nil {
 		return Damaged(err)
 	}
-	s.Say("wrote %s to %s\n", cli.Count(site.Files(), "file"), c.Dir)
+	s.Print("wrote %s to %s\n", cli.Count(site.Files(), "file"), c.Dir)
 	return nil
 }
 

@@ -31,7 +31,7 @@ type banner struct {
 
 func (b banner) show(s cli.Streams) {
 	if s.JSON() {
-		s.Tell(slog.LevelInfo, "serving", b.attrs()...)
+		s.Log(slog.LevelInfo, "serving", b.attrs()...)
 		return
 	}
 	bold, dim, plain := "", "", ""
@@ -56,7 +56,7 @@ func (b banner) show(s cli.Streams) {
 		fmt.Fprintf(&out, "  %s%-*s%s %s\n", dim, width, row[0], plain, row[1])
 	}
 	out.WriteByte('\n')
-	s.Say("%s", out.String()) // in one write
+	s.Print("%s", out.String()) // in one write
 }
 
 // here is a URL of [engine.Server.Addrs] as a browser on this machine opens it.

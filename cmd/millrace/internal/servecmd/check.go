@@ -64,7 +64,7 @@ func (c *Check) Run(s cli.Streams) error {
 		}
 	}
 	for _, note := range append(notes, certificateNotes(cfg, time.Now())...) {
-		s.Say("%s: note: %s\n", file, note)
+		s.Print("%s: note: %s\n", file, note)
 	}
 	_, err = fmt.Fprintf(s.Out, "%s: ok (%s, %s)\n%s", file, cli.Count(len(cfg.Sites), "site"), cli.Count(cfg.Routes(), "route"), workersHere(ctx, cfg))
 	return err

@@ -65,16 +65,16 @@ func (c *Init) Run(s cli.Streams) error {
 	if err != nil {
 		return fmt.Errorf("writing the config: %w", err)
 	}
-	s.Say("wrote %s, %s\n", c.File, about)
+	s.Print("wrote %s, %s\n", c.File, about)
 	if c.FromJSON == "" && config.CheckDir(filepath.Join(dir, pagesIn(dir))) != nil {
-		s.Say("  make that folder and put pages there: mkdir %s\n", filepath.Join(dir, pagesIn(dir)))
+		s.Print("  make that folder and put pages there: mkdir %s\n", filepath.Join(dir, pagesIn(dir)))
 	}
 	name := ""
 	if c.File != config.FileName {
 		name = " " + c.File
 	}
 	option := strings.Replace(name, " ", " --config ", 1)
-	s.Say("  next: millrace check%s && millrace serve%s\n", name, option)
+	s.Print("  next: millrace check%s && millrace serve%s\n", name, option)
 	return nil
 }
 

@@ -25,7 +25,7 @@ func (c *Reload) Run(verb *cli.Node, s cli.Streams) error {
 	case err != nil:
 		return err
 	case status == http.StatusOK:
-		s.Say("The config was read again and is in use.\n")
+		s.Print("The config was read again and is in use.\n")
 		return nil
 	case status == http.StatusUnauthorized:
 		return cli.Unauthorized(at)
@@ -54,7 +54,7 @@ func (c *Reload) signal(program *cli.Node, s cli.Streams, unheard error) error {
 	if err := hangUp(p); err != nil {
 		return fmt.Errorf("asking process %d to read its config again: %w", pid, err)
 	}
-	s.Say("Process %d was asked to read its config again. Its log says whether it could.\n", pid)
+	s.Print("Process %d was asked to read its config again. Its log says whether it could.\n", pid)
 	return nil
 }
 

@@ -160,7 +160,7 @@ func (b *sandbox) watch(ctx context.Context, s cli.Streams) {
 		for _, r := range b.domain.Beyond(*b.rules.Load()) {
 			if !reported[r.Path] && len(reported) < maxReported {
 				reported[r.Path] = true
-				s.Tell(slog.LevelWarn, b.restart("another file or folder has taken the place of "+r.Path+", and the sandbox reaches only the one from the start").Error())
+				s.Log(slog.LevelWarn, b.restart("another file or folder has taken the place of "+r.Path+", and the sandbox reaches only the one from the start").Error())
 			}
 		}
 	}

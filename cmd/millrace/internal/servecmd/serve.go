@@ -112,8 +112,8 @@ type Up struct {
 // signal ends it: see the package comment of main.
 func (w Source) Serve(verb *cli.Node, s cli.Streams, taken *Signals) error {
 	exit := func() {
-		s.Tell(slog.LevelWarn, "ended without waiting for what it was doing")
-		if c, ok := s.Err.(*cli.Patient); ok {
+		s.Log(slog.LevelWarn, "ended without waiting for what it was doing")
+		if c, ok := s.Err.(*cli.BufferedStderr); ok {
 			c.Close()
 		}
 		taken.exit()
@@ -252,9 +252,9 @@ func serve(srv *engine.Server, signals <-chan os.Signal, reload func() error, up
 	report := func(done string, err error) {
 		switch {
 		case err != nil:
-			s.Tell(slog.LevelError, err.Error())
+			s.Log(slog.LevelError, err.Error())
 		case done != "":
-			s.Tell(slog.LevelInfo, done)
+			s.Log(slog.LevelInfo, done)
 		}
 	}
 	ctx, drain := context.WithCancel(context.Background())
@@ -282,7 +282,7 @@ func serve(srv *engine.Server, signals <-chan os.Signal, reload func() error, up
 			}
 			return err
 		case pid := <-upgrade.handed:
-			s.Tell(slog.LevelInfo, fmt.Sprintf("process %d serves now; finishing what is under way", pid))
+			s.Log(slog.LevelInfo, fmt.Sprintf("process %d serves now; finishing what is under way", pid))
 			srv.Retire()
 			lingers = ctx.Err() == nil
 			drain()
@@ -292,29 +292,29 @@ func serve(srv *engine.Server, signals <-chan os.Signal, reload func() error, up
 			switch {
 			case isReload(sig):
 				if err := reload(); err != nil {
-					s.Tell(slog.LevelError, fmt.Sprintf("not reloaded: %v", err))
+					s.Log(slog.LevelError, fmt.Sprintf("not reloaded: %v", err))
 				} else {
-					s.Tell(slog.LevelInfo, "reloaded: "+strings.Join(cli.URLs(srv.Addrs()), " "))
+					s.Log(slog.LevelInfo, "reloaded: "+strings.Join(cli.URLs(srv.Addrs()), " "))
 				}
 			case isReopen(sig):
 				if err := srv.ReopenLogs(); err != nil {
-					s.Tell(slog.LevelError, fmt.Sprintf("the log file was not reopened: %v", upgrade.box.explain(err)))
+					s.Log(slog.LevelError, fmt.Sprintf("the log file was not reopened: %v", upgrade.box.explain(err)))
 				} else {
-					s.Tell(slog.LevelInfo, "log file reopened")
+					s.Log(slog.LevelInfo, "log file reopened")
 				}
 			case isProfile(sig):
 				report(profile.toggle())
 			case lingers:
 				lingers = false
-				s.Tell(slog.LevelInfo, "ending WebSockets, finishing running requests; again to stop now")
+				s.Log(slog.LevelInfo, "ending WebSockets, finishing running requests; again to stop now")
 				srv.StartDrain()
 			case ctx.Err() != nil:
 				now = true
 				if err := srv.Close(); err != nil {
-					s.Tell(slog.LevelError, err.Error())
+					s.Log(slog.LevelError, err.Error())
 				}
 			default:
-				s.Tell(slog.LevelInfo, "finishing running requests; again to stop now")
+				s.Log(slog.LevelInfo, "finishing running requests; again to stop now")
 				upgrade.service.notify("STOPPING=1")
 				drain()
 			}

@@ -26,7 +26,7 @@ func (v *service) notify(state string) {
 		return
 	}
 	if err := handover.NotifySystemd(state); err != nil {
-		v.streams.Tell(slog.LevelWarn, err.Error())
+		v.streams.Log(slog.LevelWarn, err.Error())
 	}
 }
 
@@ -71,7 +71,7 @@ func (v *service) watch(ctx context.Context, answer func(context.Context) error)
 		case err == nil:
 			v.notify("WATCHDOG=1")
 		case ctx.Err() == nil:
-			v.streams.Tell(slog.LevelError, "the watchdog is not told that all is well: "+err.Error())
+			v.streams.Log(slog.LevelError, "the watchdog is not told that all is well: "+err.Error())
 		}
 	}
 }

@@ -31,7 +31,7 @@ func (c *Upgrade) Run(s cli.Streams) error {
 	case err != nil:
 		return err
 	case status == http.StatusOK:
-		s.Say("The new process serves. The old one finishes what is under way, for at most limits.upgrade_timeout.\n")
+		s.Print("The new process serves. The old one finishes what is under way, for at most limits.upgrade_timeout.\n")
 		return nil
 	case status == http.StatusNotFound, status == http.StatusNotImplemented:
 		return cli.Failure(fmt.Errorf("the server at %s cannot be upgraded in place", at), "restart it")
@@ -124,10 +124,10 @@ func (u *upgrader) run() error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", admin.ErrNotNow, err)
 	}
-	u.streams.Tell(slog.LevelInfo, "starting "+u.program+" anew")
+	u.streams.Log(slog.LevelInfo, "starting "+u.program+" anew")
 	n, err := u.start(starter)
 	if err != nil {
-		u.streams.Tell(slog.LevelError, fmt.Sprintf("not upgraded; this process goes on: %v", err))
+		u.streams.Log(slog.LevelError, fmt.Sprintf("not upgraded; this process goes on: %v", err))
 		return err
 	}
 	u.done = true

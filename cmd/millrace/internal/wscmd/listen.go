@@ -65,7 +65,7 @@ func (c *Listen) Run(s cli.Streams) error {
 		case connected:
 			retry = firstRetry
 		}
-		s.Say("millrace: %v; trying again\n", err)
+		s.Print("millrace: %v; trying again\n", err)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -120,7 +120,7 @@ func (c *Listen) once(ctx context.Context, s cli.Streams) (connected bool, err e
 		}
 		return false, err
 	}
-	s.Say("millrace: listening to %s at %s\n", strings.Join(c.Channel, ", "), at.base)
+	s.Print("millrace: listening to %s at %s\n", strings.Join(c.Channel, ", "), at.base)
 	from := newEvents(&awake{resp.Body, dead})
 	err = c.print(from, s)
 	c.last = cmp.Or(from.id, c.last)
@@ -155,9 +155,9 @@ func (c *Listen) print(from *events, s cli.Streams) error {
 		}
 		switch e.name {
 		case "refused":
-			s.Say("millrace: one channel does not come: %s\n", oneLine(e.data))
+			s.Print("millrace: one channel does not come: %s\n", oneLine(e.data))
 		case "reset":
-			s.Say("millrace: what came between is not all there any more: %s\n", oneLine(e.data))
+			s.Print("millrace: what came between is not all there any more: %s\n", oneLine(e.data))
 		}
 		if !isPublication([]byte(e.data)) { // a note about a channel
 			continue

@@ -18,9 +18,9 @@ const (
 	lastWords = time.Second
 )
 
-// Patient is a server's standard error: what is written waits for its reader,
+// BufferedStderr is a server's standard error: what is written waits for its reader,
 // and the server does not. What there is no room for is counted.
-type Patient struct {
+type BufferedStderr struct {
 	to      io.Writer
 	json    atomic.Bool               // what it says is for programs
 	forward atomic.Pointer[forwarded] // messages go there; nil: to this one
@@ -34,16 +34,16 @@ type Patient struct {
 	done chan struct{} // closed when all is written
 }
 
-// NewPatient starts the goroutine that writes. It ends with close; where the
+// NewBufferedStderr starts the goroutine that writes. It ends with close; where the
 // standard error takes nothing, with the process.
-func NewPatient(to io.Writer) *Patient {
-	c := &Patient{to: to, more: make(chan struct{}, 1), done: make(chan struct{})}
+func NewBufferedStderr(to io.Writer) *BufferedStderr {
+	c := &BufferedStderr{to: to, more: make(chan struct{}, 1), done: make(chan struct{})}
 	go c.print()
 	return c
 }
 
 // Write implements [io.Writer].
-func (c *Patient) Write(p []byte) (int, error) {
+func (c *BufferedStderr) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	if len(c.unread)+len(p) > maxUnread {
 		c.lost++
@@ -55,14 +55,14 @@ func (c *Patient) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (c *Patient) wake() {
+func (c *BufferedStderr) wake() {
 	select {
 	case c.more <- struct{}{}:
 	default:
 	}
 }
 
-func (c *Patient) print() {
+func (c *BufferedStderr) print() {
 	defer close(c.done)
 	for range c.more {
 		c.mu.Lock()
@@ -80,7 +80,7 @@ func (c *Patient) print() {
 }
 
 // appendLost adds how many messages there was no room for.
-func (c *Patient) appendLost(text []byte, lost int) []byte {
+func (c *BufferedStderr) appendLost(text []byte, lost int) []byte {
 	b := bytes.NewBuffer(text)
 	message := fmt.Sprintf("nobody read the standard error, %s lost", Count(lost, "message"))
 	if c.json.Load() {
@@ -92,7 +92,7 @@ func (c *Patient) appendLost(text []byte, lost int) []byte {
 }
 
 // Close waits a moment for what is unread to be written.
-func (c *Patient) Close() {
+func (c *BufferedStderr) Close() {
 	c.forward.Swap(nil).close()
 	c.mu.Lock()
 	c.ending = true
