@@ -295,7 +295,8 @@ func New(setup Setup, lo lane.Options, m *meter.Meters, errorLog *slog.Logger) (
 		reload:  reloadState{listeners: map[string]*listener{}},
 	}
 	s.copiers.budget = s.budget
-	s.life.handshakes, s.life.cancelHandshakes = context.WithCancel(context.Background())
+	handshakes, cancel := context.WithCancel(context.Background())
+	s.life.handshakes, s.life.cancelHandshakes = handshakes, cancel
 	s.secure.Secure = true
 	s.lane = lane.New(lo, lane.Settings{}, []*lane.Scope{&s.plain, &s.secure}, m)
 	s.http.h1 = &http.Server{

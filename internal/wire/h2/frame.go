@@ -98,7 +98,7 @@ func AppendHeaders(b []byte, id uint32, block []byte, endStream bool) []byte {
 }
 
 // AppendData appends a body as DATA frames, the last of which ends the stream.
-// A frame has at most most bytes of it.
+// A frame has up to most bytes of it.
 func AppendData(b []byte, id uint32, body []byte, most int) []byte {
 	for {
 		n := min(len(body), most)
