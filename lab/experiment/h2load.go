@@ -25,7 +25,7 @@ import (
 // LookForH2load finds h2load.
 func LookForH2load() (exe string, err error) { return subject.Look("h2load", "nghttp2-client") }
 
-// A Burst is one run of it.
+// An H2loadBurst is one run of h2load.
 type H2loadBurst struct {
 	Exe                  string // as Look has found it
 	URL                  string
