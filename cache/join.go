@@ -253,9 +253,7 @@ func (x *exchange) direct(t *fetch.Fetch, resp *http.Response, o *object.Object,
 	}
 	x.h.cors.Apply(resp.Header, x.r)
 	head := x.w.Header()
-	for name, values := range resp.Header {
-		head[name] = values
-	}
+	maps.Copy(head, resp.Header)
 	send.NoGuess(head)
 	x.addStatus(head, resp.Header["Cache-Status"], forward{why: why, status: resp.StatusCode, detail: reason}.String())
 	modified, _ := condition.ParseDate(resp.Header.Get("Last-Modified"), x.began)

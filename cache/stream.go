@@ -3,6 +3,7 @@ package cache
 import (
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 
 	"millrace/cache/fill"
@@ -65,9 +66,7 @@ func (x *exchange) stream(o *object.Object, body *fill.Body) bool {
 // begin sends status and header of a whole answer, or of the 304 in its place.
 func (x *exchange) begin(o *object.Object, h http.Header, unchanged bool) {
 	head := x.w.Header()
-	for name, values := range h {
-		head[name] = values
-	}
+	maps.Copy(head, h)
 	send.NoGuess(head)
 	if unchanged {
 		for name := range h {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -109,8 +110,6 @@ func (f *folder) ServeOriginal(w http.ResponseWriter, r *http.Request, t origina
 	}
 	w.Header().Set("Cache-Control", f.cacheControl())
 	w.Header().Set("Etag", fmt.Sprintf(`"%x-%x"`, info.ModTime().UnixNano(), info.Size()))
-	for name, values := range t.Header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), t.Header)
 	http.ServeContent(w, r, p, info.ModTime(), file)
 }

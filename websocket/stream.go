@@ -3,6 +3,7 @@ package websocket
 import (
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"sync"
@@ -23,9 +24,7 @@ type stream struct {
 
 // openStream answers an extended CONNECT. It returns nil if the client has gone.
 func openStream(w http.ResponseWriter, r *http.Request, header http.Header) *stream {
-	for name, values := range header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), header)
 	w.WriteHeader(http.StatusOK)
 	rc := http.NewResponseController(w)
 	if rc.Flush() != nil {

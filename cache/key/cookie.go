@@ -1,5 +1,7 @@
 package key
 
+import "slices"
+
 import "strings"
 
 const cookieHeader = "Cookie"
@@ -12,10 +14,8 @@ const cookieHeader = "Cookie"
 // one thing and have it stored as another. For the same reason a field that
 // parsers read in different ways counts as a whole.
 func (m *Maker) appendCookies(b []byte, lines []string) []byte {
-	for _, line := range lines {
-		if ambiguous(line) {
-			return appendValues(append(b, "\nC:"...), lines)
-		}
+	if slices.ContainsFunc(lines, ambiguous) {
+		return appendValues(append(b, "\nC:"...), lines)
 	}
 	for _, name := range m.cookies {
 		found := false

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -222,12 +223,7 @@ func (p *purgedBy) hits(o *Object) bool {
 	case p.Glob != "":
 		return globRegexp(p.Glob).MatchString(bare)
 	case p.Tag != "":
-		for _, t := range o.Tags {
-			if t == p.Tag {
-				return true
-			}
-		}
-		return false
+		return slices.Contains(o.Tags, p.Tag)
 	case p.Host != "":
 		return host == p.Host
 	}

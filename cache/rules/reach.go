@@ -2,6 +2,7 @@ package rules
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"millrace/internal/wire/field"
@@ -68,11 +69,8 @@ func cookiesNamed(h http.Header, names []string) (kept []string) {
 		for pair := range strings.SplitSeq(line, ";") {
 			pair = strings.TrimSpace(pair)
 			name, _, _ := strings.Cut(pair, "=")
-			for _, n := range names {
-				if n == name {
-					kept = append(kept, pair)
-					break
-				}
+			if slices.Contains(names, name) {
+				kept = append(kept, pair)
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -45,9 +46,7 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.asked[target]++
 	f.total++
 	n, status := f.asked[target], f.status
-	for name, values := range f.header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), f.header)
 	file, isFile := f.files[r.URL.Path]
 	f.mu.Unlock()
 	if isFile {

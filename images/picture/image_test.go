@@ -7,6 +7,7 @@ import (
 	_ "image/gif"
 	_ "image/jpeg"
 	_ "image/png"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -82,13 +83,11 @@ func images(r image.Rectangle) map[string]image.Image {
 	for i := range paletted.Pix {
 		paletted.Pix[i] = byte(rand.IntN(len(palette)))
 	}
-	for name, m := range map[string]image.Image{
+	maps.Copy(list, map[string]image.Image{
 		"Gray": gray, "Gray16": gray16, "NRGBA": nrgba, "NRGBA64": nrgba64, "Alpha": alpha, "Alpha16": alpha16,
 		"CMYK": cmyk, "RGBA": rgba, "RGBA64": rgba64, "opaque RGBA": opaque, "Paletted": paletted,
 		"other": struct{ image.Image }{nrgba},
-	} {
-		list[name] = m
-	}
+	})
 	return list
 }
 

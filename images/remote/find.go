@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"millrace/internal/lane"
@@ -69,10 +70,8 @@ var (
 
 // find returns a file as it is now, as far as can be known.
 func (s *Source) find(r *http.Request, name string) (found, error) {
-	for _, via := range r.Header["Via"] {
-		if via == s.via {
-			return found{}, errLoop
-		}
+	if slices.Contains(r.Header["Via"], s.via) {
+		return found{}, errLoop
 	}
 	f, fl, err := s.look(name)
 	if fl == nil {

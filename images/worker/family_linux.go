@@ -29,7 +29,7 @@ func family(pid int) []int {
 			if err != nil {
 				continue // the thread has ended
 			}
-			for _, child := range strings.Fields(string(text)) {
+			for child := range strings.FieldsSeq(string(text)) {
 				if c, err := strconv.Atoi(child); err == nil {
 					all = append(all, c)
 				}

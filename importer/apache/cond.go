@@ -320,7 +320,7 @@ func (c *condition) methods(m match, value string) {
 		return
 	}
 	var methods []string
-	for _, name := range strings.Split(list[1], "|") {
+	for name := range strings.SplitSeq(list[1], "|") {
 		if name == "" {
 			c.err = fmt.Errorf("methods are a list, as in [GET, POST]: %s has an empty one", value)
 			return

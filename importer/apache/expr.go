@@ -142,8 +142,8 @@ func (c *context) substitution(text string, p pattern, w way) (string, error) {
 		case ch == '$' && i+1 < len(text) && text[i+1] >= '0' && text[i+1] <= '9':
 			i++
 			b.WriteString(p.group(int(text[i]-'0'), b.String()))
-			if strings.HasSuffix(b.String(), "/{path}") { // it begins with a slash
-				whole := strings.TrimSuffix(b.String(), "/{path}")
+			if before, ok := strings.CutSuffix(b.String(), "/{path}"); ok { // it begins with a slash
+				whole := before
 				b.Reset()
 				b.WriteString(whole + "{path}")
 			}

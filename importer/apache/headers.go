@@ -115,7 +115,7 @@ func extensionsOf(expr string) (list []string) {
 	if m == nil {
 		return nil
 	}
-	for _, e := range strings.Split(m[1], "|") {
+	for e := range strings.SplitSeq(m[1], "|") {
 		if rest, is := strings.CutSuffix(e, "?"); is { // jpe?g
 			list = append(list, "."+rest)
 			e = rest

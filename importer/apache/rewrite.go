@@ -28,7 +28,7 @@ type front struct{ to string }
 type ruleFlag struct{ name, value string }
 
 func flagsOf(text string) (flags []ruleFlag) {
-	for _, f := range strings.Split(strings.Trim(text, "[]"), ",") {
+	for f := range strings.SplitSeq(strings.Trim(text, "[]"), ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(f), "=")
 		if name != "" {
 			flags = append(flags, ruleFlag{strings.ToUpper(name), value})

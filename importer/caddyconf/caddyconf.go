@@ -206,7 +206,7 @@ func snippet(d *draft.Directive) bool {
 // addresses are those of a site's head.
 func addresses(d *draft.Directive) (list []string) {
 	for _, word := range append([]string{d.Name}, d.Args...) {
-		for _, a := range strings.Split(word, ",") {
+		for a := range strings.SplitSeq(word, ",") {
 			if a = strings.TrimSpace(a); a != "" {
 				list = append(list, a)
 			}

@@ -246,7 +246,7 @@ func normal(s Site, target, name, value string) string {
 		}
 	case "Cache-Control":
 		var parts []string
-		for _, p := range strings.Split(value, ",") {
+		for p := range strings.SplitSeq(value, ",") {
 			if p = strings.ToLower(strings.TrimSpace(p)); p != "" {
 				parts = append(parts, p)
 			}

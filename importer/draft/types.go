@@ -1,5 +1,7 @@
 package draft
 
+import "slices"
+
 // media are the extensions of the types that configs of servers speak of.
 func media() map[string][]string {
 	return map[string][]string{
@@ -38,17 +40,13 @@ func Extensions(name string) []string {
 // TypeOf is the media type of an extension, "" if it is not known.
 func TypeOf(ext string) string {
 	for _, name := range []string{"application/xml", "text/html"} {
-		for _, e := range media()[name] {
-			if e == ext {
-				return name
-			}
+		if slices.Contains(media()[name], ext) {
+			return name
 		}
 	}
 	for name, list := range media() { // the others have one type each
-		for _, e := range list {
-			if e == ext {
-				return name
-			}
+		if slices.Contains(list, ext) {
+			return name
 		}
 	}
 	return ""

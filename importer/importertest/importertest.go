@@ -111,7 +111,7 @@ func (im Importer) Faults(yaml string) (faults []string) {
 	if err == nil {
 		return nil
 	}
-	for _, line := range strings.Split(err.Error(), "\n") {
+	for line := range strings.SplitSeq(err.Error(), "\n") {
 		named := slices.ContainsFunc([]string{"no such file", "no folder", "does not exist", "no site has a host that a certificate could be for"}, func(s string) bool { return strings.Contains(line, s) })
 		if strings.HasPrefix(line, "x.yaml:") && !named {
 			faults = append(faults, line)

@@ -60,7 +60,7 @@ func arguments() map[string]bounds {
 		"return": {1, 2}, "rewrite": {2, 3}, "expires": {1, 2}, "add_header": {2, 3}, "break": {0, 0}, "internal": {0, 0},
 		"proxy_set_header": {2, 2}, "fastcgi_param": {2, 3}, "set": {2, 2}, "auth_request_set": {2, 2},
 	}
-	for _, name := range strings.Fields(`root alias allow deny satisfy auth_basic auth_basic_user_file auth_request include proxy_pass fastcgi_pass uwsgi_pass grpc_pass
+	for name := range strings.FieldsSeq(`root alias allow deny satisfy auth_basic auth_basic_user_file auth_request include proxy_pass fastcgi_pass uwsgi_pass grpc_pass
 		client_max_body_size ssl_certificate ssl_certificate_key ssl_client_certificate ssl_verify_client fastcgi_index autoindex default_type gzip gzip_static sendfile
 		server_tokens proxy_http_version proxy_read_timeout proxy_connect_timeout proxy_send_timeout proxy_buffering fastcgi_read_timeout limit_req_status charset`) {
 		all[name] = bounds{1, 1}

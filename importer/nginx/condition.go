@@ -315,7 +315,7 @@ func methodWays(op, value string) ([]way, error) {
 		return nil, fmt.Errorf("methods are a list, as in [GET, POST]: %q is another expression", value)
 	}
 	var list []string
-	for _, m := range strings.Split(methods[1], "|") {
+	for m := range strings.SplitSeq(methods[1], "|") {
 		if m == "" {
 			return nil, errors.New("a method without a name")
 		}

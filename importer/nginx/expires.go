@@ -39,7 +39,7 @@ func (t *site) lifetime(l *location) string {
 	for _, d := range l.all("add_header") {
 		if strings.EqualFold(d.Arg(0), "Cache-Control") && !strings.Contains(d.Arg(1), "$") {
 			t.im.used(d)
-			for _, p := range strings.Split(d.Arg(1), ",") {
+			for p := range strings.SplitSeq(d.Arg(1), ",") {
 				parts = append(parts, strings.TrimSpace(p))
 			}
 		}

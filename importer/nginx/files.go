@@ -65,8 +65,8 @@ func (t *site) folder(l *location) (string, bool) {
 			return "", false
 		case l.kind == exactLocation:
 			file := d.Arg(0) + inner
-			if strings.HasSuffix(file, l.path) {
-				return strings.TrimSuffix(file, l.path), true
+			if before, ok := strings.CutSuffix(file, l.path); ok {
+				return before, true
 			}
 			respond := draft.Map().Set("file", draft.Text(t.im.root(file))).Flow()
 			t.answers(l, draft.Map().Set("respond", respond).Flow())

@@ -105,7 +105,7 @@ func otherThan(words []string) string {
 		behind[first] = append(behind[first], w[1:])
 	}
 	ways := []string{"$", "[^" + strings.ReplaceAll(firsts, "-", `\-`) + "]"}
-	for _, c := range strings.Split(firsts, "") {
+	for c := range strings.SplitSeq(firsts, "") {
 		if more := otherThan(behind[c]); more != "" {
 			ways = append(ways, regexp.QuoteMeta(c)+more)
 		}

@@ -2,6 +2,7 @@ package nginx
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -89,9 +90,7 @@ func (t *site) phaseLines(sc *scope, l *location) *draft.Node {
 // captures are the names of an expression's groups, for templates.
 func (t *site) captures(expr string) map[string]string {
 	values := map[string]string{}
-	for k, v := range t.server.values {
-		values[k] = v
-	}
+	maps.Copy(values, t.server.values)
 	if len(t.server.names) > 0 && !strings.HasPrefix(t.server.names[0], "*") {
 		values["server_name"] = t.server.names[0]
 	}

@@ -374,7 +374,7 @@ func TestSchemaKnowsEveryKey(t *testing.T) {
 	}
 	for _, s := range structs(reflect.TypeFor[Config]()) {
 		for _, f := range fieldsOf(s) {
-			if !bytes.Contains(data, []byte(fmt.Sprintf("%q: {", f.name))) && !bytes.Contains(data, []byte(fmt.Sprintf("%q: true", f.name))) {
+			if !bytes.Contains(data, fmt.Appendf(nil, "%q: {", f.name)) && !bytes.Contains(data, fmt.Appendf(nil, "%q: true", f.name)) {
 				t.Errorf("%s lacks the key %q of %s", schemaFile, f.name, s)
 			}
 		}

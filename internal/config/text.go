@@ -137,7 +137,7 @@ func (d *decoder) setting(cfg *Config, s Setting) {
 
 // set puts a setting into the key of v, which is called path.
 func (d *decoder) set(v reflect.Value, path, key string, s Setting, at place) {
-	for _, part := range strings.Split(key, ".") {
+	for part := range strings.SplitSeq(key, ".") {
 		if v.Kind() == reflect.Pointer {
 			if v.IsNil() && path != autoPath { // a part that this route does not have, as in jobs
 				return

@@ -313,8 +313,8 @@ func (e *explainer) static(r *http.Request, route *site.Route, o static.Options,
 	}
 	defer func() { _ = files.Close() }() // nothing was written
 	below := r.URL.Path
-	if strings.HasSuffix(route.Pattern, "/") {
-		below = strings.TrimPrefix(below, strings.TrimSuffix(route.Pattern, "/"))
+	if before, ok := strings.CutSuffix(route.Pattern, "/"); ok {
+		below = strings.TrimPrefix(below, before)
 	}
 	if below == "" {
 		e.ended(http.StatusMovedPermanently, "redirect to %s/", r.URL.Path)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -48,9 +49,7 @@ func (c *overHTTP3) do(method, path, body string, header http.Header) (*http.Res
 	if err != nil {
 		return nil, "", err
 	}
-	for name, values := range header {
-		r.Header[name] = values
-	}
+	maps.Copy(r.Header, header)
 	resp, err := c.transport.RoundTrip(r)
 	if err != nil {
 		return nil, "", err

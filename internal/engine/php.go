@@ -28,8 +28,8 @@ func (b *builder) php(name, pattern string, rc config.Route) (h *php.Handler, er
 		return nil, fmt.Errorf("php.trust_forwarded: %w", err)
 	}
 	prefix := "" // a name or a script takes nothing away from the path
-	if strings.HasSuffix(pattern, "/") {
-		prefix = strings.TrimSuffix(pattern, "/")
+	if before, ok := strings.CutSuffix(pattern, "/"); ok {
+		prefix = before
 	}
 	return reuseOrOpen(b, keyOf("php "+name, []any{rc.PHP, rc.Static, rc.Images, b.config.Limits.TrustedProxies}), func() (*php.Handler, io.Closer, error) {
 		h, err := php.Open(*rc.PHP, php.Deps{

@@ -80,9 +80,9 @@ func TestSpelling(t *testing.T) {
 				}
 			}
 		}
-		if strings.HasPrefix(w.base, "http://") {
+		if after, ok := strings.CutPrefix(w.base, "http://"); ok {
 			for _, path := range []string{"/", "/ws"} {
-				switchLiteral(w.T, strings.TrimPrefix(w.base, "http://"), path)
+				switchLiteral(w.T, after, path)
 			}
 		}
 	})

@@ -31,8 +31,8 @@ type candidates struct {
 
 func newCandidates(list []string, pattern string, in *match.Scope) (c candidates, err error) {
 	c.last = list[len(list)-1]
-	if strings.HasSuffix(pattern, "/") {
-		c.prefix = strings.TrimSuffix(pattern, "/")
+	if before, ok := strings.CutSuffix(pattern, "/"); ok {
+		c.prefix = before
 	}
 	for _, text := range list {
 		p, err := match.NewTemplate(text, nil, in)

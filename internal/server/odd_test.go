@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -47,7 +48,7 @@ func oddLengths(all map[string]http.HandlerFunc) {
 		}
 	}
 	medium := strings.Repeat("m", 1500)
-	for name, h := range map[string]http.HandlerFunc{
+	maps.Copy(all, map[string]http.HandlerFunc{
 		"nothing":        with("", "", 0),
 		"status":         with("", "", 201),
 		"empty":          with("", "", 200, ""),
@@ -88,9 +89,7 @@ func oddLengths(all map[string]http.HandlerFunc) {
 			put(w, "both")
 		},
 		"strings": func(w http.ResponseWriter, _ *http.Request) { put(w, bigBody); put(w, "more") },
-	} {
-		all[name] = h
-	}
+	})
 }
 
 // oddHeaders are the ways to set fields.

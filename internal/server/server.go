@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -395,9 +396,7 @@ func (s *Server) Reload(setup Setup) error {
 			delete(s.reload.listeners, key)
 		}
 	}
-	for key, l := range fresh {
-		s.reload.listeners[key] = l
-	}
+	maps.Copy(s.reload.listeners, fresh)
 	s.startHTTP3(quic)
 	return nil
 }

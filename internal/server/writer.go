@@ -3,6 +3,7 @@ package server
 import (
 	"bufio"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"sync"
@@ -131,9 +132,7 @@ func (w *writer) addFields() {
 	if !w.through { // else the lane adds it
 		w.rw.Header()["Server"] = serverHeader
 	}
-	for name, values := range w.always {
-		w.rw.Header()[name] = values
-	}
+	maps.Copy(w.rw.Header(), w.always)
 	if w.deadline != nil {
 		dropHop(w.rw.Header())
 	}

@@ -37,7 +37,7 @@ func TestClassify(t *testing.T) {
 		"runtime.futex@sys.s runtime.gcBgMarkWorker":                    Kernel,
 	} {
 		var frames []frame
-		for _, name := range strings.Fields(stack) {
+		for name := range strings.FieldsSeq(stack) {
 			name, file, ok := strings.Cut(name, "@")
 			if !ok {
 				file = "x.go"

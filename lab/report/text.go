@@ -96,7 +96,7 @@ type texter struct {
 // paragraph writes text in lines, those after the first with an indent.
 func (t *texter) paragraph(text, indent string) {
 	line := ""
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		switch {
 		case line == "":
 			line = word

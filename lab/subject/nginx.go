@@ -3,6 +3,7 @@ package subject
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -32,9 +33,7 @@ func WriteNginxConfig(dir, file string, fields map[string]string) error {
 	if os.Geteuid() == 0 {
 		all["User"] = "root" // else its workers could not enter a private folder
 	}
-	for name, value := range fields {
-		all[name] = value
-	}
+	maps.Copy(all, fields)
 	all["NoLog"] = ""
 	if all["Log"] == "" {
 		all["NoLog"] = "off"

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -159,12 +160,7 @@ func (c *told) hasKey(key string) func() bool {
 	return func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		for _, k := range c.keys {
-			if k == key {
-				return true
-			}
-		}
-		return false
+		return slices.Contains(c.keys, key)
 	}
 }
 
@@ -172,12 +168,7 @@ func (c *told) has(message string) func() bool {
 	return func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		for _, m := range c.messages {
-			if m == message {
-				return true
-			}
-		}
-		return false
+		return slices.Contains(c.messages, message)
 	}
 }
 

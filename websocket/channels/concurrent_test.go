@@ -122,7 +122,7 @@ func TestTurnsAndDeliveries(t *testing.T) {
 					return
 				default:
 				}
-				c.hub.Publish(t.Context(), bus.Message{Channel: fmt.Sprint("c", i), Data: []byte(fmt.Sprint(n))})
+				c.hub.Publish(t.Context(), bus.Message{Channel: fmt.Sprint("c", i), Data: fmt.Append(nil, n)})
 				time.Sleep(time.Microsecond)
 			}
 		})

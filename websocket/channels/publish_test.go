@@ -216,7 +216,7 @@ func TestPublisher(t *testing.T) {
 		done := make([]string, len(sessions))
 		for i := range 20 {
 			for c := range sessions {
-				if err := p.add(&sessions[c], job{message: bus.Message{Channel: fmt.Sprint(c), Data: []byte(fmt.Sprint(i))}, done: func(bus.Message, error) {
+				if err := p.add(&sessions[c], job{message: bus.Message{Channel: fmt.Sprint(c), Data: fmt.Append(nil, i)}, done: func(bus.Message, error) {
 					mu.Lock()
 					done[c] += fmt.Sprint(i) + " "
 					mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -353,11 +354,9 @@ type firstApp struct {
 func (a *firstApp) say(c *Conn, what string, after ...string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, s := range after {
-		if a.state[c] == s {
-			a.state[c] = what
-			return
-		}
+	if slices.Contains(after, a.state[c]) {
+		a.state[c] = what
+		return
 	}
 	a.t.Errorf("%s after %q", what, a.state[c])
 }

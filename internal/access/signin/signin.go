@@ -317,9 +317,7 @@ func drop(h http.Header, name string) {
 
 func (no *refusal) send(w http.ResponseWriter) {
 	header := w.Header()
-	for name, values := range no.fields {
-		header[name] = values
-	}
+	maps.Copy(header, no.fields)
 	if no.challenge != "" {
 		header.Set("Www-Authenticate", no.challenge)
 	}

@@ -167,8 +167,8 @@ func (s *Server) routes(one Site, packed *packfile.Site, m *meter.Meters) (route
 		switch {
 		case r.Static != nil:
 			o := *r.Static
-			if strings.HasSuffix(pattern, "/") {
-				o.Mount = strings.TrimSuffix(pattern, "/")
+			if before, ok := strings.CutSuffix(pattern, "/"); ok {
+				o.Mount = before
 			}
 			o.Log = s.errors
 			files, err := static.OpenPacked(packed, o)

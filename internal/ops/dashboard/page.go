@@ -60,7 +60,7 @@ const (
 
 // kindOf is what a request accepts: the first of those that we have.
 func kindOf(r *http.Request) kind {
-	for _, part := range strings.Split(r.Header.Get("Accept"), ",") {
+	for part := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
 		switch mediaType, _, _ := mime.ParseMediaType(part); mediaType {
 		case "text/html", "application/xhtml+xml":
 			return asHTML

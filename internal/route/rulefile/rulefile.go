@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 
 	"millrace/internal/route/match"
@@ -148,10 +149,8 @@ func (p *pattern) segments(b *strings.Builder, text string, literal func(string)
 			return err
 		}
 		name := text[found[0]+1 : found[1]]
-		for _, other := range p.names {
-			if other == name {
-				return fmt.Errorf("%q has :%s twice", text, name)
-			}
+		if slices.Contains(p.names, name) {
+			return fmt.Errorf("%q has :%s twice", text, name)
 		}
 		if name == splat {
 			return fmt.Errorf("%q: :splat is what a star stands for, and no name for a segment", text)

@@ -119,7 +119,7 @@ func FuzzList(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		lines := []string{s}
 		var want []string
-		for _, part := range strings.Split(s, ",") {
+		for part := range strings.SplitSeq(s, ",") {
 			if part = strings.Trim(part, " \t"); part != "" {
 				want = append(want, part)
 			}

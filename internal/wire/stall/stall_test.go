@@ -33,7 +33,7 @@ func (f *fake) Evict() { f.gone.Store(true) }
 // a single stream does so last.
 func TestWhoGivesWay(t *testing.T) {
 	conns := func(text string) (all []Conn) {
-		for _, name := range strings.Fields(text) { // a7: client a, seven streams; -: no client
+		for name := range strings.FieldsSeq(text) { // a7: client a, seven streams; -: no client
 			f := &fake{name: name}
 			if name[0] != '-' {
 				f.client = netip.AddrFrom4([4]byte{10, 0, 0, name[0]})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"sort"
 	"strings"
@@ -166,13 +167,11 @@ func (f *loadFinding) measure(m *gate.Meter) {
 	got := f.result
 	f.values = m.Values(got)
 	wrong, checked := f.wrong()
-	for key, v := range map[string]float64{
+	maps.Copy(f.values, map[string]float64{
 		"latency_min_ns": float64(got.Latency.Min()), "requests": float64(got.Requests), "over_10s": float64(slower(&got.Latency, slowAnswer)),
 		"failed": float64(failures(got)), "unanswered": float64(got.Unanswered),
 		"wrong": float64(wrong), "checked": float64(checked), "upstream_requests": float64(f.asked.Requests),
-	} {
-		f.values[key] = v
-	}
+	})
 	if cpu, ok := f.values["cpu_ns"]; ok {
 		f.values["cpu_share"] = cpu * float64(got.Requests) / float64(got.Took)
 	}

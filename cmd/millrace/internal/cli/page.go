@@ -141,7 +141,7 @@ func columns(b *strings.Builder, title string, rows [][2]string) {
 // wrap breaks a text into lines. A word that is longer than a line is not broken.
 func wrap(text string, width int) []string {
 	lines := []string{""}
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		last := &lines[len(lines)-1]
 		switch {
 		case *last == "":

@@ -71,9 +71,7 @@ func (c *Stats) stats(ctx context.Context) (all map[string]images.Stats, running
 		}
 		if r != nil {
 			running = true
-			for route, s := range stats {
-				all[route] = s
-			}
+			maps.Copy(all, stats)
 			continue
 		}
 		if all[a.name], err = a.stats(ctx); err != nil {

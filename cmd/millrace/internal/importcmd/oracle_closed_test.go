@@ -300,7 +300,7 @@ func siteOf(yaml, host string) string {
 	if err != nil {
 		return err.Error()
 	}
-	for _, site := range strings.Split(string(text), "\n  # ") {
+	for site := range strings.SplitSeq(string(text), "\n  # ") {
 		if strings.Contains(site, "["+host+"]") {
 			return site
 		}

@@ -213,7 +213,7 @@ func same(t *testing.T, least int, differ []string, yaml string, importIt func(c
 		t.Fatalf("check: %v\n%s", err, lines)
 	}
 	err = compare.Run(s)
-	for _, line := range strings.Split(out.String(), "\n") {
+	for line := range strings.SplitSeq(out.String(), "\n") {
 		if _, path, is := strings.Cut(line, "://"); is && strings.HasPrefix(line, "http") && !slices.Contains(differ, path[strings.Index(path, "/"):]) {
 			t.Errorf("%s differs", line)
 		}
@@ -222,7 +222,7 @@ func same(t *testing.T, least int, differ []string, yaml string, importIt func(c
 		t.Errorf("%v\n%s\n%s", err, &out, strings.ReplaceAll(lines, filepath.Dir(filepath.Dir(yaml)), ""))
 	}
 	asked := 0
-	for _, line := range strings.Split(messages.String(), "\n") {
+	for line := range strings.SplitSeq(messages.String(), "\n") {
 		_, _ = fmt.Sscanf(line, "%d paths of", &asked)
 	}
 	if asked < least {
