@@ -1,6 +1,7 @@
 package images
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -36,9 +37,7 @@ type EngineOptions struct {
 // EngineOptions are what the handler's engine has to be like.
 func (o Options) EngineOptions() EngineOptions {
 	level := o.Engine
-	if level == "" {
-		level = "auto"
-	}
+	level = cmp.Or(level, "auto")
 	return EngineOptions{Level: level, Workers: o.Workers, Memory: o.memory(), Queue: o.Queue, Alike: o.Background == "normal"}
 }
 

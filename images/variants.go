@@ -1,6 +1,7 @@
 package images
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -121,9 +122,7 @@ func OpenStore(o Options, scope string) (*disk.Store, error) {
 		return nil, fmt.Errorf("images: the folder for variants: %w", err)
 	}
 	size := o.StoreSize
-	if size == 0 {
-		size = disk.DefaultLimit
-	}
+	size = cmp.Or(size, disk.DefaultLimit)
 	disk, err := disk.Open(disk.Options{Dir: dir, Limit: size})
 	if err != nil {
 		return nil, fmt.Errorf("images: the folder for variants: %w", err)

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,9 +106,7 @@ func (o CompareOptions) plan(res *record.Result) (experiment.Plan, error) {
 	if p.Seed == 0 {
 		p.Seed = rand.Uint64()
 	}
-	if p.Delta == 0 {
-		p.Delta = 0.01
-	}
+	p.Delta = cmp.Or(p.Delta, 0.01)
 	scheme := "http"
 	if o.Load.Protocol == load.WebSocket {
 		scheme = "ws"
@@ -174,9 +173,7 @@ func (a CompareArm) start(ctx context.Context, scheme string) (*experiment.Insta
 		return nil, err
 	}
 	path := a.Path
-	if path == "" {
-		path = "/"
-	}
+	path = cmp.Or(path, "/")
 	return &experiment.Instance{
 		URL:  map[string]string{"": scheme + "://" + p.Address() + path},
 		PIDs: []int{p.PID}, Stop: p.Stop,

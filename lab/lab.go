@@ -9,6 +9,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -143,9 +144,7 @@ func (b *busy) reading(r record.Reading) {
 
 func (s *session) run(ctx context.Context) error {
 	cfg := s.options.Config
-	if cfg.Duration == 0 {
-		cfg.Duration = 10 * time.Second
-	}
+	cfg.Duration = cmp.Or(cfg.Duration, 10*time.Second)
 	watching, stop := context.WithCancel(context.Background())
 	watched := make(chan struct{})
 	go func() { // ends with stop, and is waited for below

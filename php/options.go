@@ -9,6 +9,7 @@
 package php
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -147,12 +148,8 @@ func (o Options) withDefaults() Options {
 			*d.field = d.value
 		}
 	}
-	if o.Index == "" {
-		o.Index = "index.php"
-	}
-	if o.Front == "" {
-		o.Front = "index.php"
-	}
+	o.Index = cmp.Or(o.Index, "index.php")
+	o.Front = cmp.Or(o.Front, "index.php")
 	if o.Connections <= 0 {
 		o.Connections = 64
 	}

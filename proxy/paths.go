@@ -113,9 +113,7 @@ func pathOf(to string) upstreamPath {
 		return upstreamPath{}
 	}
 	scheme := map[string]string{"ws": "http", "wss": "https", "h2c": "http"}[u.Scheme]
-	if scheme == "" {
-		scheme = u.Scheme
-	}
+	scheme = cmp.Or(scheme, u.Scheme)
 	return upstreamPath{
 		authority: []string{scheme + "://" + field.NormalAuthority(scheme, u.Host)},
 		prefix:    strings.TrimRight(u.EscapedPath(), "/"),

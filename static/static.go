@@ -12,6 +12,7 @@
 package static
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -238,16 +239,10 @@ func start(all trees, o Options) (*Handler, error) {
 	if len(o.Index) == 0 {
 		o.Index = []string{"index.html"}
 	}
-	if o.NotFound == "" {
-		o.NotFound = "404.html"
-	}
+	o.NotFound = cmp.Or(o.NotFound, "404.html")
 	o.NotFound = strings.TrimPrefix(o.NotFound, "/")
-	if o.Memory == 0 {
-		o.Memory = DefaultMemory
-	}
-	if o.Files == 0 {
-		o.Files = defaultFiles
-	}
+	o.Memory = cmp.Or(o.Memory, DefaultMemory)
+	o.Files = cmp.Or(o.Files, defaultFiles)
 	hides := o.Background.privates(o)
 	o.Index = slices.DeleteFunc(slices.Clone(o.Index), hides.covers)
 	h := &Handler{

@@ -1,6 +1,7 @@
 package static
 
 import (
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
@@ -336,9 +337,7 @@ const (
 // leave the same stamp.
 func (s stamp) racy(now time.Time) bool {
 	changed := s.ctime
-	if changed == 0 {
-		changed = s.mtime
-	}
+	changed = cmp.Or(changed, s.mtime)
 	if changed == 0 {
 		return false
 	}

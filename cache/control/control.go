@@ -295,9 +295,7 @@ func request(ctx context.Context, target, method string, header []string) (*http
 	case len(header) > maxFields:
 		return nil, bad("there are more than %d header fields", maxFields)
 	}
-	if u.Path == "" {
-		u.Path = "/"
-	}
+	u.Path = cmp.Or(u.Path, "/")
 	r, err := http.NewRequestWithContext(ctx, cmp.Or(method, http.MethodGet), "/", nil)
 	if err != nil {
 		return nil, bad("%w", err)

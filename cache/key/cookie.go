@@ -1,8 +1,9 @@
 package key
 
-import "slices"
-
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 const cookieHeader = "Cookie"
 

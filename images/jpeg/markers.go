@@ -2,6 +2,7 @@ package jpeg
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -58,9 +59,7 @@ type decoder struct {
 }
 
 func (d *decoder) damaged(what string) {
-	if d.damage == "" {
-		d.damage = what
-	}
+	d.damage = cmp.Or(d.damage, what)
 }
 
 // read reads the whole file. After it each component has its samples.

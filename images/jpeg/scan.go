@@ -2,6 +2,7 @@ package jpeg
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -175,9 +176,7 @@ func (d *decoder) huffman(class int, id byte) (*huffman, error) {
 // read stays gray.
 func (d *decoder) run(s *scan) {
 	interval := d.interval
-	if interval == 0 {
-		interval = s.total
-	}
+	interval = cmp.Or(interval, s.total)
 	for m, next := 0, 0; m < s.total; {
 		for _, c := range s.components {
 			c.predicted = 0

@@ -10,6 +10,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -130,15 +131,9 @@ func New(o Options, keep store.Store, errorLog *slog.Logger) (*Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("remote: from: %w", err)
 	}
-	if o.Largest == 0 {
-		o.Largest = DefaultLargest
-	}
-	if o.Timeout == 0 {
-		o.Timeout = defaultTimeout
-	}
-	if o.Fresh == 0 {
-		o.Fresh = defaultFresh
-	}
+	o.Largest = cmp.Or(o.Largest, DefaultLargest)
+	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
+	o.Fresh = cmp.Or(o.Fresh, defaultFresh)
 	if errorLog == nil {
 		errorLog = slog.Default()
 	}

@@ -1,6 +1,7 @@
 package apache
 
 import (
+	"cmp"
 	"path"
 	"regexp"
 	"slices"
@@ -24,9 +25,7 @@ func (t *site) redirect(c *context, d *draft.Directive) []ruleDraft {
 			status, args = named, args[1:]
 		}
 	}
-	if status == 0 {
-		status = 302
-	}
+	status = cmp.Or(status, 302)
 	n := draft.Map()
 	to := ""
 	if len(args) > 1 {

@@ -12,6 +12,7 @@
 package apache
 
 import (
+	"cmp"
 	"os"
 	"path"
 	"path/filepath"
@@ -37,9 +38,7 @@ type Options struct {
 const DefaultPHP = "/run/php/php-fpm.sock"
 
 func (o Options) withDefaults() Options {
-	if o.PHP == "" {
-		o.PHP = DefaultPHP
-	}
+	o.PHP = cmp.Or(o.PHP, DefaultPHP)
 	if o.IsFile == nil {
 		o.IsFile = func(name string) bool { info, err := os.Stat(name); return err == nil && info.Mode().IsRegular() }
 	}

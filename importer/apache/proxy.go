@@ -1,6 +1,7 @@
 package apache
 
 import (
+	"cmp"
 	"net/url"
 	"regexp"
 	"slices"
@@ -199,9 +200,7 @@ func (t *site) balancer(d *draft.Directive, u *url.URL, keys *draft.Node) (addre
 					t.im.Leave(m, "servers have no weights: balance: two_choices (the default) gives the faster ones more")
 				}
 				scheme := map[string]string{"ws": "http", "wss": "https"}[member.Scheme]
-				if scheme == "" {
-					scheme = member.Scheme
-				}
+				scheme = cmp.Or(scheme, member.Scheme)
 				addresses = append(addresses, scheme+"://"+member.Host)
 			case "proxyset":
 				t.im.Used(m)

@@ -1,6 +1,7 @@
 package apache
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -491,9 +492,7 @@ func (t *site) action(c *context, r *rule, p pattern, w way, n *draft.Node) erro
 
 // redirectTo writes a redirect.
 func (t *site) redirectTo(n *draft.Node, to string, status int) error {
-	if status == 0 {
-		status = 302
-	}
+	status = cmp.Or(status, 302)
 	if strings.HasPrefix(to, "//") {
 		to = "/" + strings.TrimLeft(to, "/")
 	}

@@ -1,6 +1,7 @@
 package caddy
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
@@ -39,9 +40,7 @@ func (im *importer) read(b *block) {
 		a := &b.addresses[i]
 		if (b.cert != "" || slices.ContainsFunc(b.Block, func(d *draft.Directive) bool { return d.Name == "tls" })) && a.scheme != "http" && a.port != im.httpPort {
 			a.secure = true // also without a name
-			if a.port == "" {
-				a.port = im.httpsPort
-			}
+			a.port = cmp.Or(a.port, im.httpsPort)
 		}
 		b.plain = b.plain && !a.secure
 	}

@@ -1,6 +1,7 @@
 package caddy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -281,9 +282,7 @@ func (p *proxyDraft) policy(b *draft.Directive) {
 		set("hash", "header:"+b.Arg(1))
 	case "cookie":
 		name := b.Arg(1)
-		if name == "" {
-			name = "lb"
-		}
+		name = cmp.Or(name, "lb")
 		p.o.Set("sticky", text(name))
 	default:
 		p.t.im.Leave(b, "write proxy.balance")

@@ -2,6 +2,7 @@ package compare
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,9 +28,7 @@ type CaddyOptions struct {
 // HTTPS and without its admin listener. The caller stops it.
 func StartCaddy(ctx context.Context, o CaddyOptions) (*Server, error) {
 	binary := o.Binary
-	if binary == "" {
-		binary = "caddy"
-	}
+	binary = cmp.Or(binary, "caddy")
 	adapt := exec.CommandContext(ctx, binary, "adapt", "--config", o.File, "--adapter", "caddyfile") //nolint:gosec // the operator names it
 	var messages bytes.Buffer
 	adapt.Stderr = &messages

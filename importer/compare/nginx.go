@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,9 +38,7 @@ func StartNginx(ctx context.Context, list []*nginxconf.Directive, o NginxOptions
 	}
 	s.Sites = r.sites
 	binary := o.Binary
-	if binary == "" {
-		binary = "nginx"
-	}
+	binary = cmp.Or(binary, "nginx")
 	args := []string{"-c", filepath.Join(s.dir, "nginx.conf"), "-e", filepath.Join(s.dir, "error.log")}
 	if o.Prefix != "" {
 		args = append(args, "-p", o.Prefix)

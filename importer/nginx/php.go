@@ -261,12 +261,8 @@ func (t *site) addPHP(l *location, php *draft.Node) {
 	if script := t.rewritten(front); script != "" {
 		front = script
 	}
-	if front == "" {
-		front = l.fallback
-	}
-	if front == "" {
-		front = t.fallback
-	}
+	front = cmp.Or(front, l.fallback)
+	front = cmp.Or(front, t.fallback)
 	prefix := strings.TrimSuffix(l.key, "/")
 	switch {
 	case strings.HasSuffix(front, ".php") && strings.HasPrefix(front, prefix+"/"):

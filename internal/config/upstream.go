@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"net"
@@ -44,9 +45,7 @@ func understood(scheme, text string) (full string, ok bool) {
 	if err != nil || a.Port == 0 {
 		return "", false
 	}
-	if a.Host == "" {
-		a.Host = "127.0.0.1"
-	}
+	a.Host = cmp.Or(a.Host, "127.0.0.1")
 	return scheme + "://" + a.String() + path, true
 }
 

@@ -8,6 +8,7 @@
 package experiment
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,9 +77,7 @@ func Run(ctx context.Context, kind record.Kind, e Experiment, env Env) (*record.
 	res.Ended = time.Now()
 	if ctx.Err() != nil {
 		err = nil
-		if res.Interrupted == "" {
-			res.Interrupted = "stopped before its end"
-		}
+		res.Interrupted = cmp.Or(res.Interrupted, "stopped before its end")
 	}
 	if err != nil && res.Interrupted == "" {
 		res.Interrupted = err.Error()

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -149,12 +150,8 @@ func (t *trial) rule() stats.Rule {
 	if t.restartsNothing() {
 		r.PerRestart = 1
 	}
-	if r.Alpha == 0 {
-		r.Alpha = defaultAlpha
-	}
-	if r.Delta == 0 {
-		r.Delta = 0.01
-	}
+	r.Alpha = cmp.Or(r.Alpha, defaultAlpha)
+	r.Delta = cmp.Or(r.Delta, 0.01)
 	return r
 }
 

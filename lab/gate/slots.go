@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"runtime"
@@ -96,9 +97,7 @@ func sum(slots []Slot) (t total) {
 		t.sent += s.Sent
 		t.late += s.Late
 		t.dropped += s.Dropped
-		if t.first == "" {
-			t.first = s.FirstError
-		}
+		t.first = cmp.Or(t.first, s.FirstError)
 	}
 	return t
 }

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -200,9 +201,7 @@ func (p *plan) numbers() error {
 		if *n.value < 0 || *n.value > n.most {
 			return fmt.Errorf("%d %s cannot be: give a number from 1 to %d", *n.value, n.name, n.most)
 		}
-		if *n.value == 0 {
-			*n.value = n.missing
-		}
+		*n.value = cmp.Or(*n.value, n.missing)
 	}
 	if p.Threads == 0 {
 		p.Threads = min((p.Connections+perThread-1)/perThread, runtime.GOMAXPROCS(0))
@@ -232,9 +231,7 @@ func (p *plan) schedule() error {
 		if *d.value < 0 {
 			return fmt.Errorf("a %s of %v cannot be: give something like 10s", d.name, *d.value)
 		}
-		if *d.value == 0 {
-			*d.value = d.missing
-		}
+		*d.value = cmp.Or(*d.value, d.missing)
 	}
 	sane := func(rate float64) bool { return rate >= 0 && !math.IsInf(rate, 0) }
 	switch p.Arrival {

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"time"
 )
 
@@ -80,9 +81,7 @@ func (e *Errors) add(o *Errors) {
 	e.Timeout += o.Timeout
 	e.Protocol += o.Protocol
 	e.Changed += o.Changed
-	if e.First == "" {
-		e.First = o.First
-	}
+	e.First = cmp.Or(e.First, o.First)
 }
 
 // reset empties the tally.

@@ -2,6 +2,7 @@ package pgo
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"debug/buildinfo"
 	"errors"
@@ -71,9 +72,7 @@ func (b Build) Run(ctx context.Context) (Built, error) {
 		return Built{}, subject.Missing{Tool: "go", Package: "Go from https://go.dev/dl or the package golang-go"}
 	}
 	pkg := b.Package
-	if pkg == "" {
-		pkg = "."
-	}
+	pkg = cmp.Or(pkg, ".")
 	args := append([]string{"build", "-pgo=" + profile, "-o", out}, b.Flags...)
 	cmd := exec.CommandContext(ctx, tool, append(args, pkg)...)
 	cmd.Dir = b.Dir

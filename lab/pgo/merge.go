@@ -49,9 +49,7 @@ type Merged struct {
 //
 // The same parts give the same bytes.
 func Merge(parts []Part, maxBytes int) (*Merged, error) {
-	if maxBytes == 0 {
-		maxBytes = MaxMerged
-	}
+	maxBytes = cmp.Or(maxBytes, MaxMerged)
 	if len(parts) == 0 {
 		return nil, errors.New("merging profiles: there is none")
 	}

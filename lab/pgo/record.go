@@ -2,6 +2,7 @@ package pgo
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,9 +55,7 @@ type Recording struct {
 // seconds is the duration in the whole seconds that net/http/pprof takes.
 func (r Recording) seconds() (int, error) {
 	d := r.Duration
-	if d == 0 {
-		d = DefaultRecording
-	}
+	d = cmp.Or(d, DefaultRecording)
 	if d < 0 || d > MaxRecording {
 		return 0, fmt.Errorf("recording a profile for %v: it must be between 1s and %v", d, MaxRecording)
 	}

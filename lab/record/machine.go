@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"runtime"
 )
 
@@ -10,8 +11,6 @@ func ReadMachine() Machine {
 	counters, _ := Counters()
 	m := Machine{Cores: runtime.NumCPU(), Go: runtime.Version(), Counters: counters}
 	describe(&m)
-	if m.CPU == "" {
-		m.CPU = runtime.GOARCH
-	}
+	m.CPU = cmp.Or(m.CPU, runtime.GOARCH)
 	return m
 }

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -101,9 +102,7 @@ func Write(w io.Writer, res *record.Result) error {
 // returned as it is.
 func cleaned(res *record.Result) *record.Result {
 	c := *res
-	if c.Format == "" {
-		c.Format = record.Format
-	}
+	c.Format = cmp.Or(c.Format, record.Format)
 	lost := 0
 	c.Samples = slices.Clone(c.Samples)
 	for i := range c.Samples {

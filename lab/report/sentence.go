@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"sort"
 	"strings"
@@ -131,9 +132,7 @@ func mainMetric(res *record.Result) string {
 		if m.Name != "" && strings.Contains(claim, plain(m.Name)) {
 			return m.Key
 		}
-		if first == "" {
-			first = m.Key
-		}
+		first = cmp.Or(first, m.Key)
 	}
 	return first
 }

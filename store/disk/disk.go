@@ -4,6 +4,7 @@
 package disk
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -102,9 +103,7 @@ type Store struct {
 // ErrInUse. With a large index it returns before that is read: objects are
 // found meanwhile, but none are taken.
 func Open(o Options) (*Store, error) {
-	if o.Limit == 0 {
-		o.Limit = DefaultLimit
-	}
+	o.Limit = cmp.Or(o.Limit, DefaultLimit)
 	if o.Limit < MinLimit {
 		return nil, fmt.Errorf("a store on disk needs at least %s, not %s", MinLimit, o.Limit)
 	}

@@ -19,6 +19,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -140,12 +141,8 @@ func Open(o Options) (*Redis, error) {
 }
 
 func setDefaults(o *Options) {
-	if o.Prefix == "" {
-		o.Prefix = defaultPrefix
-	}
-	if o.Largest == 0 {
-		o.Largest = defaultLargest
-	}
+	o.Prefix = cmp.Or(o.Prefix, defaultPrefix)
+	o.Largest = cmp.Or(o.Largest, defaultLargest)
 	if o.TTL <= 0 {
 		o.TTL = defaultTTL
 	}

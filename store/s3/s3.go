@@ -13,6 +13,7 @@
 package s3
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -107,9 +108,7 @@ func Open(o Options) (*Store, error) {
 		return nil, err
 	}
 	to.environment()
-	if o.Largest == 0 {
-		o.Largest = defaultLargest
-	}
+	o.Largest = cmp.Or(o.Largest, defaultLargest)
 	if o.Timeout <= 0 {
 		o.Timeout = defaultTimeout
 	}

@@ -22,6 +22,7 @@
 package conn
 
 import (
+	"cmp"
 	"millrace/websocket/frame"
 )
 
@@ -169,9 +170,7 @@ func (c *Conn) sendClose(code frame.Code, reason string) {
 	if c.is(closeSent | dead) {
 		return
 	}
-	if c.code == 0 {
-		c.code = code
-	}
+	c.code = cmp.Or(c.code, code)
 	var b [frame.MaxControl + 2]byte
 	c.writeLast(frame.AppendClose(b[:0], code, reason))
 	c.put(closeSent)

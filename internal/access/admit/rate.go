@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -141,9 +142,7 @@ func (t *Table) Limit(o Rate, key string) (*Limit, error) {
 		return nil, err
 	}
 	burst := o.Burst
-	if burst == 0 {
-		burst = n
-	}
+	burst = cmp.Or(burst, n)
 	except, err := netset.Parse(o.Except)
 	if err != nil {
 		return nil, fmt.Errorf("except: %w", err)

@@ -2,6 +2,7 @@ package admit
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -69,15 +70,9 @@ func (o Challenge) terms(secret []byte, site string) challenge.Terms {
 	if o.Secret != "" {
 		t.Secret = []byte(o.Secret)
 	}
-	if t.Work == 0 {
-		t.Work = defaultWork
-	}
-	if t.Wait == 0 {
-		t.Wait = defaultWait
-	}
-	if t.Lasts == 0 {
-		t.Lasts = defaultProof
-	}
+	t.Work = cmp.Or(t.Work, defaultWork)
+	t.Wait = cmp.Or(t.Wait, defaultWait)
+	t.Lasts = cmp.Or(t.Lasts, defaultProof)
 	return t
 }
 

@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -139,9 +140,7 @@ func (t *Table) Trap(o Traps) (*Trap, error) {
 		return nil, fmt.Errorf("except: %w", err)
 	}
 	p := &Trap{table: t, lasts: o.For, except: except, names: map[string]bool{}, own: map[string]bool{}}
-	if p.lasts == 0 {
-		p.lasts = defaultCaught
-	}
+	p.lasts = cmp.Or(p.lasts, defaultCaught)
 	if o.Rate != "" {
 		if p.limit, err = t.Limit(Rate{Rate: o.Rate}, "caught "+o.Rate); err != nil {
 			return nil, fmt.Errorf("rate: %w", err)

@@ -1,6 +1,7 @@
 package signin
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -151,9 +152,7 @@ func (s *Signed) Sign(address string, until time.Time) (string, error) {
 	case until.Unix() < 0 || until.Unix() > lastSecond:
 		return "", errors.New("its end is not a time of this age")
 	}
-	if u.Path == "" {
-		u.Path = "/"
-	}
+	u.Path = cmp.Or(u.Path, "/")
 	base := u.RequestURI()
 	separator := "?"
 	if strings.Contains(base, "?") {

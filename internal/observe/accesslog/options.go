@@ -1,6 +1,7 @@
 package accesslog
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -132,9 +133,7 @@ func newSample(o Options) (s sample) {
 		return s
 	}
 	s = sample{some: true, below: uint64(*o.Sample * math.MaxUint64), slow: o.Slow}
-	if s.slow == 0 {
-		s.slow = defaultSlow
-	}
+	s.slow = cmp.Or(s.slow, defaultSlow)
 	return s
 }
 

@@ -13,6 +13,7 @@
 package logfile
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -97,9 +98,7 @@ func Open(path string, o Options, fail func(error)) (*File, error) {
 	if fail == nil {
 		fail = func(error) {}
 	}
-	if o.Keep == 0 {
-		o.Keep = defaultKeep
-	}
+	o.Keep = cmp.Or(o.Keep, defaultKeep)
 	f := &File{o: o, path: path}
 	var err error
 	if f.file, err = open(path); err != nil {

@@ -12,6 +12,7 @@ package slow
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,15 +91,9 @@ func (o Options) Check() map[string]error {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Factor == 0 {
-		o.Factor = defaultFactor
-	}
-	if o.Least == 0 {
-		o.Least = defaultLeast
-	}
-	if o.Keep == 0 {
-		o.Keep = defaultKeep
-	}
+	o.Factor = cmp.Or(o.Factor, defaultFactor)
+	o.Least = cmp.Or(o.Least, defaultLeast)
+	o.Keep = cmp.Or(o.Keep, defaultKeep)
 	return o
 }
 

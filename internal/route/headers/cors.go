@@ -25,6 +25,7 @@ package headers
 // has to be kept out by authorization.
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"strconv"
@@ -129,9 +130,7 @@ func NewCORS(o CORSOptions) (*CORS, error) {
 		p.expose = []string{splitList(nil, o.Expose)}
 	}
 	seconds := o.MaxAge
-	if seconds == 0 {
-		seconds = defaultMaxAge
-	}
+	seconds = cmp.Or(seconds, defaultMaxAge)
 	p.age = []string{strconv.Itoa(max(seconds, 0))}
 	return p, nil
 }

@@ -2,6 +2,7 @@ package match
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -74,9 +75,7 @@ func (o TableOptions) Check() map[string]error {
 func (o TableOptions) Compile(in *Scope) (*Table, map[string]error) {
 	faults := map[string]error{}
 	key := o.Key
-	if key == "" {
-		key = "{path}"
-	}
+	key = cmp.Or(key, "{path}")
 	t := &Table{values: map[string]string{}, other: o.Default, has: o.Default != ""}
 	var err error
 	if in != nil {

@@ -3,6 +3,7 @@
 package guard
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -108,9 +109,7 @@ func checkStatus(status int, allowed []int) error {
 // request's whole path, the route's prefix not stripped.
 func (d Redirect) Handler(route string) http.Handler {
 	status := d.Status
-	if status == 0 {
-		status = http.StatusPermanentRedirect
-	}
+	status = cmp.Or(status, http.StatusPermanentRedirect)
 	subtree := strings.HasSuffix(route, "/") && strings.HasSuffix(d.To, "/") && !strings.ContainsAny(d.To, "?#")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		to := d.To
@@ -255,9 +254,7 @@ func (d Deny) Check() map[string]error {
 // Handler returns the handler that answers every request with the status.
 func (d Deny) Handler() http.Handler {
 	status := d.Status
-	if status == 0 {
-		status = http.StatusForbidden
-	}
+	status = cmp.Or(status, http.StatusForbidden)
 	text := strconv.Itoa(status) + " " + http.StatusText(status)
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, text, status)

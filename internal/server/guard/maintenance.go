@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -49,9 +50,7 @@ func (o Maintenance) Check() map[string]error {
 
 func (o Maintenance) respond() Respond {
 	after := o.RetryAfter
-	if after == 0 {
-		after = defaultRetry
-	}
+	after = cmp.Or(after, defaultRetry)
 	text := o.Text
 	if text == "" && o.File == "" {
 		text = "This site is being worked on. Please come back in a while.\n"

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -88,13 +89,9 @@ func (o Respond) Handler() (http.Handler, error) {
 	if kind == "" {
 		kind = mime.TypeByExtension(filepath.Ext(o.File))
 	}
-	if kind == "" {
-		kind = "text/plain; charset=utf-8"
-	}
+	kind = cmp.Or(kind, "text/plain; charset=utf-8")
 	status := o.Status
-	if status == 0 {
-		status = http.StatusOK
-	}
+	status = cmp.Or(status, http.StatusOK)
 	a := &send.Answer{Status: status, Body: body, Size: int64(len(body)), Header: http.Header{
 		"Content-Type":           {kind},
 		"Content-Length":         {strconv.Itoa(len(body))},

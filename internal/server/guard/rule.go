@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -104,9 +105,7 @@ func (d Redirect) Matched(of *match.Path, in *match.Scope) (http.Handler, error)
 		return nil, err //nolint:wrapcheck // says it all
 	}
 	status := d.Status
-	if status == 0 {
-		status = http.StatusPermanentRedirect
-	}
+	status = cmp.Or(status, http.StatusPermanentRedirect)
 	own := to.Has("query") || to.Has("uri") || strings.HasSuffix(d.To, "?")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		location, ok := to.Location(r, of.Captures(r.URL.Path))

@@ -5,6 +5,7 @@ package netset
 // else has sent is never believed.
 
 import (
+	"cmp"
 	"net/http"
 	"net/netip"
 	"net/textproto"
@@ -36,9 +37,7 @@ func NewFinder(trusted Set, header string) *Finder {
 	if trusted.Empty() {
 		return nil
 	}
-	if header == "" {
-		header = DefaultHeader
-	}
+	header = cmp.Or(header, DefaultHeader)
 	return &Finder{trusted, textproto.CanonicalMIMEHeaderKey(header)}
 }
 

@@ -6,6 +6,7 @@ package cache
 // shows.
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -88,9 +89,7 @@ func (o Object) cacheControl() string {
 		return "private"
 	}
 	age := o.Age
-	if age == 0 {
-		age = DefaultAge
-	}
+	age = cmp.Or(age, DefaultAge)
 	text := "max-age=" + strconv.Itoa(int(age/time.Second))
 	if o.Stale > 0 {
 		text += ", stale-while-revalidate=" + strconv.Itoa(int(o.Stale/time.Second))

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -241,9 +242,7 @@ func (c *gradeCounts) merge(o gradeCounts) {
 	c.wrong += o.wrong
 	c.failed += o.failed
 	c.none += o.none
-	if c.first == "" {
-		c.first = o.first
-	}
+	c.first = cmp.Or(c.first, o.first)
 }
 
 // errLoadOver is why a context ended that was ended on purpose.

@@ -4,6 +4,7 @@ package images
 // itself, against the same program built without.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -117,9 +118,7 @@ type proofArm struct {
 }
 
 func newProof(env experiment.Env, p Proof, res *record.Result) *proof {
-	if p.Connections == 0 {
-		p.Connections = fewConnections
-	}
+	p.Connections = cmp.Or(p.Connections, fewConnections)
 	if p.Paths == nil {
 		p.Paths = []string{"/"}
 	}

@@ -2,6 +2,7 @@ package websocket
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -93,9 +94,7 @@ func addUp(lines []clientLine) clientsReport {
 		r.Succeeded += l.Succeeded
 		r.Failed += l.Failed
 		r.Unclean += l.Unclean
-		if r.First == "" {
-			r.First = l.First
-		}
+		r.First = cmp.Or(r.First, l.First)
 		open, echo, closing = max(open, l.OpenNS), max(echo, l.EchoNS), max(closing, l.CloseNS)
 		addBuckets(&r.connect, l.Connect)
 		addBuckets(&r.upgrade, l.Upgrade)

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -154,9 +155,7 @@ func (t *target) requests(o *Options) error {
 	if t.timeout < 0 {
 		return errors.New("a negative timeout")
 	}
-	if t.timeout == 0 {
-		t.timeout = defaultTimeout
-	}
+	t.timeout = cmp.Or(t.timeout, defaultTimeout)
 	for _, name := range slices.Sorted(maps.Keys(o.Header)) {
 		values := o.Header[name]
 		if err := checkHeader(name, values); err != nil {

@@ -28,6 +28,7 @@
 package nats
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -170,15 +171,11 @@ func Open(o Options) (*Bus, error) {
 	if err := Check(o.URL); err != nil {
 		return nil, err
 	}
-	if o.Name == "" {
-		o.Name = "millrace"
-	}
+	o.Name = cmp.Or(o.Name, "millrace")
 	if !namePattern.MatchString(o.Name) {
 		return nil, fmt.Errorf("the name %q of the stream has other characters than letters, digits, - and _, or more than 64", o.Name)
 	}
-	if o.Replicas == 0 {
-		o.Replicas = 1
-	}
+	o.Replicas = cmp.Or(o.Replicas, 1)
 	b := &Bus{o: o, log: o.ErrorLog, id: strings.ToLower(rand.Text()[:12]), seed: maphash.MakeSeed(), asks: make(chan struct{}, asksAtOnce)}
 	if b.log == nil {
 		b.log = slog.Default()

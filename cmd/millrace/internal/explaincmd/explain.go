@@ -104,9 +104,7 @@ func (c *Explain) request(cfg *config.Config) (*http.Request, error) {
 	if err != nil {
 		return nil, cli.Usage(fmt.Sprintf("--address %q is not an address", c.Address), "for example --address 203.0.113.7")
 	}
-	if u.Path == "" {
-		u.Path = "/"
-	}
+	u.Path = cmp.Or(u.Path, "/")
 	r, err := http.NewRequest(c.Method, u.String(), http.NoBody) //nolint:noctx // it is not sent
 	if err != nil {
 		return nil, cli.Usage(fmt.Sprintf("%s %q is not a request: %v", c.Method, c.URL, err), "")

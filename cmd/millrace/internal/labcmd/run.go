@@ -1,6 +1,7 @@
 package labcmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -79,9 +80,7 @@ func (c *Run) Env() (experiment.Env, error) {
 		return env, fmt.Errorf("finding this program: %w", err)
 	}
 	start := c.Bench
-	if start == "" {
-		start = "."
-	}
+	start = cmp.Or(start, ".")
 	if env.Bench, err = subject.Find(start); err != nil && c.Bench != "" {
 		return env, err
 	}
