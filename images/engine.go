@@ -36,8 +36,7 @@ type EngineOptions struct {
 
 // EngineOptions are what the handler's engine has to be like.
 func (o Options) EngineOptions() EngineOptions {
-	level := o.Engine
-	level = cmp.Or(level, "auto")
+	level := cmp.Or(o.Engine, "auto")
 	return EngineOptions{Level: level, Workers: o.Workers, Memory: o.memory(), Queue: o.Queue, Alike: o.Background == "normal"}
 }
 

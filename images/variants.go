@@ -121,8 +121,7 @@ func OpenStore(o Options, scope string) (*disk.Store, error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return nil, fmt.Errorf("images: the folder for variants: %w", err)
 	}
-	size := o.StoreSize
-	size = cmp.Or(size, disk.DefaultLimit)
+	size := cmp.Or(o.StoreSize, disk.DefaultLimit)
 	disk, err := disk.Open(disk.Options{Dir: dir, Limit: size})
 	if err != nil {
 		return nil, fmt.Errorf("images: the folder for variants: %w", err)

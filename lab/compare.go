@@ -172,8 +172,7 @@ func (a CompareArm) start(ctx context.Context, scheme string) (*experiment.Insta
 	if err != nil {
 		return nil, err
 	}
-	path := a.Path
-	path = cmp.Or(path, "/")
+	path := cmp.Or(a.Path, "/")
 	return &experiment.Instance{
 		URL:  map[string]string{"": scheme + "://" + p.Address() + path},
 		PIDs: []int{p.PID}, Stop: p.Stop,

@@ -336,8 +336,7 @@ const (
 // racy reports whether the file changed so recently that another change might
 // leave the same stamp.
 func (s stamp) racy(now time.Time) bool {
-	changed := s.ctime
-	changed = cmp.Or(changed, s.mtime)
+	changed := cmp.Or(s.ctime, s.mtime)
 	if changed == 0 {
 		return false
 	}

@@ -175,8 +175,7 @@ func (d *decoder) huffman(class int, id byte) (*huffman, error) {
 // run reads the data of a scan, interval by interval (E.2.4). What cannot be
 // read stays gray.
 func (d *decoder) run(s *scan) {
-	interval := d.interval
-	interval = cmp.Or(interval, s.total)
+	interval := cmp.Or(d.interval, s.total)
 	for m, next := 0, 0; m < s.total; {
 		for _, c := range s.components {
 			c.predicted = 0

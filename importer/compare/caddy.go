@@ -27,8 +27,7 @@ type CaddyOptions struct {
 // StartCaddy starts Caddy by a Caddyfile, on loopback ports, without automatic
 // HTTPS and without its admin listener. The caller stops it.
 func StartCaddy(ctx context.Context, o CaddyOptions) (*Server, error) {
-	binary := o.Binary
-	binary = cmp.Or(binary, "caddy")
+	binary := cmp.Or(o.Binary, "caddy")
 	adapt := exec.CommandContext(ctx, binary, "adapt", "--config", o.File, "--adapter", "caddyfile") //nolint:gosec // the operator names it
 	var messages bytes.Buffer
 	adapt.Stderr = &messages

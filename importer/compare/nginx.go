@@ -37,8 +37,7 @@ func StartNginx(ctx context.Context, list []*nginxconf.Directive, o NginxOptions
 		return nil, errors.Join(err, os.RemoveAll(s.dir))
 	}
 	s.Sites = r.sites
-	binary := o.Binary
-	binary = cmp.Or(binary, "nginx")
+	binary := cmp.Or(o.Binary, "nginx")
 	args := []string{"-c", filepath.Join(s.dir, "nginx.conf"), "-e", filepath.Join(s.dir, "error.log")}
 	if o.Prefix != "" {
 		args = append(args, "-p", o.Prefix)

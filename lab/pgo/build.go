@@ -71,8 +71,7 @@ func (b Build) Run(ctx context.Context) (Built, error) {
 	if err != nil {
 		return Built{}, subject.Missing{Tool: "go", Package: "Go from https://go.dev/dl or the package golang-go"}
 	}
-	pkg := b.Package
-	pkg = cmp.Or(pkg, ".")
+	pkg := cmp.Or(b.Package, ".")
 	args := append([]string{"build", "-pgo=" + profile, "-o", out}, b.Flags...)
 	cmd := exec.CommandContext(ctx, tool, append(args, pkg)...)
 	cmd.Dir = b.Dir

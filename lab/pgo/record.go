@@ -54,8 +54,7 @@ type Recording struct {
 
 // seconds is the duration in the whole seconds that net/http/pprof takes.
 func (r Recording) seconds() (int, error) {
-	d := r.Duration
-	d = cmp.Or(d, DefaultRecording)
+	d := cmp.Or(r.Duration, DefaultRecording)
 	if d < 0 || d > MaxRecording {
 		return 0, fmt.Errorf("recording a profile for %v: it must be between 1s and %v", d, MaxRecording)
 	}

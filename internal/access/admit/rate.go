@@ -141,8 +141,7 @@ func (t *Table) Limit(o Rate, key string) (*Limit, error) {
 	if err != nil {
 		return nil, err
 	}
-	burst := o.Burst
-	burst = cmp.Or(burst, n)
+	burst := cmp.Or(o.Burst, n)
 	except, err := netset.Parse(o.Except)
 	if err != nil {
 		return nil, fmt.Errorf("except: %w", err)

@@ -129,8 +129,7 @@ func NewCORS(o CORSOptions) (*CORS, error) {
 	if len(o.Expose) > 0 {
 		p.expose = []string{splitList(nil, o.Expose)}
 	}
-	seconds := o.MaxAge
-	seconds = cmp.Or(seconds, defaultMaxAge)
+	seconds := cmp.Or(o.MaxAge, defaultMaxAge)
 	p.age = []string{strconv.Itoa(max(seconds, 0))}
 	return p, nil
 }

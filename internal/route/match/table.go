@@ -74,8 +74,7 @@ func (o TableOptions) Check() map[string]error {
 // Compile reads the file, if there is one.
 func (o TableOptions) Compile(in *Scope) (*Table, map[string]error) {
 	faults := map[string]error{}
-	key := o.Key
-	key = cmp.Or(key, "{path}")
+	key := cmp.Or(o.Key, "{path}")
 	t := &Table{values: map[string]string{}, other: o.Default, has: o.Default != ""}
 	var err error
 	if in != nil {

@@ -108,8 +108,7 @@ func checkStatus(status int, allowed []int) error {
 // Handler returns the handler for a route of the config. It must see the
 // request's whole path, the route's prefix not stripped.
 func (d Redirect) Handler(route string) http.Handler {
-	status := d.Status
-	status = cmp.Or(status, http.StatusPermanentRedirect)
+	status := cmp.Or(d.Status, http.StatusPermanentRedirect)
 	subtree := strings.HasSuffix(route, "/") && strings.HasSuffix(d.To, "/") && !strings.ContainsAny(d.To, "?#")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		to := d.To
@@ -253,8 +252,7 @@ func (d Deny) Check() map[string]error {
 
 // Handler returns the handler that answers every request with the status.
 func (d Deny) Handler() http.Handler {
-	status := d.Status
-	status = cmp.Or(status, http.StatusForbidden)
+	status := cmp.Or(d.Status, http.StatusForbidden)
 	text := strconv.Itoa(status) + " " + http.StatusText(status)
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, text, status)

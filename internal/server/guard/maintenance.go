@@ -49,8 +49,7 @@ func (o Maintenance) Check() map[string]error {
 }
 
 func (o Maintenance) respond() Respond {
-	after := o.RetryAfter
-	after = cmp.Or(after, defaultRetry)
+	after := cmp.Or(o.RetryAfter, defaultRetry)
 	text := o.Text
 	if text == "" && o.File == "" {
 		text = "This site is being worked on. Please come back in a while.\n"

@@ -90,8 +90,7 @@ func (o Respond) Handler() (http.Handler, error) {
 		kind = mime.TypeByExtension(filepath.Ext(o.File))
 	}
 	kind = cmp.Or(kind, "text/plain; charset=utf-8")
-	status := o.Status
-	status = cmp.Or(status, http.StatusOK)
+	status := cmp.Or(o.Status, http.StatusOK)
 	a := &send.Answer{Status: status, Body: body, Size: int64(len(body)), Header: http.Header{
 		"Content-Type":           {kind},
 		"Content-Length":         {strconv.Itoa(len(body))},

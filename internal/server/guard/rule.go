@@ -104,8 +104,7 @@ func (d Redirect) Matched(of *match.Path, in *match.Scope) (http.Handler, error)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // says it all
 	}
-	status := d.Status
-	status = cmp.Or(status, http.StatusPermanentRedirect)
+	status := cmp.Or(d.Status, http.StatusPermanentRedirect)
 	own := to.Has("query") || to.Has("uri") || strings.HasSuffix(d.To, "?")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		location, ok := to.Location(r, of.Captures(r.URL.Path))

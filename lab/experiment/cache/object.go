@@ -88,8 +88,7 @@ func (o Object) cacheControl() string {
 	if o.Private {
 		return "private"
 	}
-	age := o.Age
-	age = cmp.Or(age, DefaultAge)
+	age := cmp.Or(o.Age, DefaultAge)
 	text := "max-age=" + strconv.Itoa(int(age/time.Second))
 	if o.Stale > 0 {
 		text += ", stale-while-revalidate=" + strconv.Itoa(int(o.Stale/time.Second))

@@ -79,8 +79,7 @@ func (c *Run) Env() (experiment.Env, error) {
 	if env.Millrace, err = os.Executable(); err != nil {
 		return env, fmt.Errorf("finding this program: %w", err)
 	}
-	start := c.Bench
-	start = cmp.Or(start, ".")
+	start := cmp.Or(c.Bench, ".")
 	if env.Bench, err = subject.Find(start); err != nil && c.Bench != "" {
 		return env, err
 	}
