@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"testing"
 	"time"
@@ -90,5 +91,30 @@ func TestWatchKept(t *testing.T) {
 	Keep(none.NewKept(), new(stream))
 	if none.Keeps() {
 		t.Error("nobody counts")
+	}
+}
+
+// A busy client whose streams are all taken keeps its connection, although under load the
+// collector frees what it has found only by and by.
+func TestWatchKeptUnderLoad(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	b := NewBudget(nil)
+	b.Set(Budgets{Kept: Limits{All: 4096, Each: 2048}})
+	busy := &keeper{client: netip.AddrFrom4([4]byte{10, 0, 0, 1}), kept: b.NewKept()}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	var running sync.WaitGroup
+	running.Go(func() { b.WatchKept(ctx, func() []Conn { return []Conn{busy} }, func(Conn) {}) })
+	for range 2 * runtime.GOMAXPROCS(0) {
+		running.Go(func() {
+			for ctx.Err() == nil {
+				busy.answer(100, true)
+				_ = make([]byte, 1<<20)
+			}
+		})
+	}
+	running.Wait()
+	if busy.evicted() || b.Keeps() {
+		t.Errorf("evicted: %v; %d streams are kept", busy.evicted(), b.Kept())
 	}
 }

@@ -19,7 +19,8 @@ const (
 type Budget struct {
 	open      atomic.Int64
 	kept      atomic.Int64
-	left      atomic.Int64 // of kept, after the last collection
+	left      atomic.Int64 // of kept, after the last collection or recount
+	recounts  atomic.Uint32
 	wakeAbove atomic.Int64 // no check until more streams than this are open
 	limit     atomic.Pointer[Budgets]
 	wake      chan struct{} // a token wakes Watch: there may be too many
