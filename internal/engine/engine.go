@@ -120,6 +120,7 @@ func New(cfg *config.Config, o Options) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, g.close(nil))
 	}
+	s.server.CollectSooner(s.garbage.CollectSooner)
 	s.graph = g
 	g.serves(s.errors)
 	s.keep(cfg)

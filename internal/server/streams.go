@@ -147,6 +147,10 @@ func (o Options) budgets() stall.Budgets {
 	}
 }
 
+// CollectSooner says how garbage is collected sooner while connections are evicted for their
+// streams. Call it before Run.
+func (s *Server) CollectSooner(sooner func() (done func())) { s.budget.CollectSooner(sooner) }
+
 // watchStreams enforces the budget until stop is called.
 func (s *Server) watchStreams() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())

@@ -151,6 +151,7 @@ func New(p Plan, packed *packfile.Site, errorLog *slog.Logger) (_ *Server, err e
 	if s.server, err = server.New(setup, p.Lane, m, errorLog); err != nil {
 		return nil, err
 	}
+	s.server.CollectSooner(s.garbage.CollectSooner)
 	if !p.Lane.Off {
 		s.budget += cmp.Or(p.Lane.Memory, lane.DefaultMemory)
 	}

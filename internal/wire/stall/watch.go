@@ -25,6 +25,7 @@ type Budget struct {
 	limit     atomic.Pointer[Budgets]
 	wake      chan struct{} // a token wakes Watch: there may be too many
 	refused   func()
+	collect   func() (done func())
 }
 
 // Budgets are the limits of a Budget.
@@ -36,10 +37,15 @@ type Budgets struct {
 
 // NewBudget returns a Budget. refused is called for each stream that is refused.
 func NewBudget(refused func()) *Budget {
-	b := &Budget{wake: make(chan struct{}, 1), refused: refused}
+	b := &Budget{wake: make(chan struct{}, 1), refused: refused, collect: func() func() { return func() {} }}
 	b.limit.Store(&Budgets{})
 	return b
 }
+
+// CollectSooner has sooner called when connections are evicted, and what it returns when
+// there are few streams again: what evicted streams held is garbage, and as much again
+// would be let grow beside it. Call it before Watch.
+func (b *Budget) CollectSooner(sooner func() (done func())) { b.collect = sooner }
 
 // Set sets the limits.
 func (b *Budget) Set(l Budgets) { b.limit.Store(&l) }
@@ -78,8 +84,12 @@ func (b *Budget) Watch(ctx context.Context, conns func() []Conn, evicted func(Co
 			return
 		case <-b.wake:
 		}
+		var done func()
 		for b.Pressed() && ctx.Err() == nil {
 			over := b.excess(conns(), time.Now())
+			if len(over) > 0 && done == nil {
+				done = b.collect()
+			}
 			for _, c := range over {
 				evicted(c)
 				c.Evict()
@@ -91,6 +101,9 @@ func (b *Budget) Watch(ctx context.Context, conns func() []Conn, evicted func(Co
 			case <-ctx.Done():
 			case <-time.After(checkEvery):
 			}
+		}
+		if done != nil {
+			done()
 		}
 		if b.wakeAbove.Store(0); b.Pressed() { // opened since then: Add has not woken us
 			b.Add(0)
