@@ -296,8 +296,7 @@ func New(setup Setup, lo lane.Options, m *meter.Meters, errorLog *slog.Logger) (
 		reload:  reloadState{listeners: map[string]*listener{}},
 	}
 	s.copiers.budget = s.budget
-	handshakes, cancel := context.WithCancel(context.Background())
-	s.life.handshakes, s.life.cancelHandshakes = handshakes, cancel
+	s.life.handshakes, s.life.cancelHandshakes = context.WithCancel(context.Background()) //nolint:fatcontext // one for the life of the server
 	s.secure.Secure = true
 	s.lane = lane.New(lo, lane.Settings{}, []*lane.Scope{&s.plain, &s.secure}, m)
 	s.http.h1 = &http.Server{

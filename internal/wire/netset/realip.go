@@ -51,7 +51,7 @@ func (f *Finder) Header() string { return f.header }
 // zero address is a UNIX socket.
 func (f *Finder) Trusts(peer netip.Addr) bool { return f != nil && f.trusted.Has(peer) }
 
-// FamilyOf returns the client that sent r; zero for a UNIX socket of which nobody says
+// Of returns the client that sent r; zero for a UNIX socket of which nobody says
 // who is behind it.
 func (f *Finder) Of(r *http.Request) netip.Addr {
 	peer := Peer(r.RemoteAddr)

@@ -77,7 +77,7 @@ func TestWatchKept(t *testing.T) {
 	busy.answer(10_000, true)
 	slow.answer(100, false)
 	attack.answer(250, false)
-	for deadline := time.Now().Add(10 * time.Second); !(attack.evicted() && b.Kept() == 100) && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(10 * time.Second); (!attack.evicted() || b.Kept() != 100) && time.Now().Before(deadline); {
 		runtime.GC()
 		time.Sleep(time.Millisecond)
 	}

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// A Kind is what the clients do.
+// An AbuseKind is what the clients do.
 type AbuseKind uint8
 
 // The kinds.
@@ -43,7 +43,7 @@ const (
 	maxConnections, maxStreams = 10_000, 1000
 )
 
-// A Config is one attack.
+// An AbuseConfig is one attack.
 type AbuseConfig struct {
 	Kind AbuseKind
 	// URL is asked for: http, or https for Streams. Its host is an address of the
@@ -115,7 +115,7 @@ func BeginAttack(c AbuseConfig) (*Attack, error) {
 	return s, nil
 }
 
-// AbuseCounts says how the attack stands.
+// Counts says how the attack stands.
 func (s *Attack) Counts() AbuseCounts {
 	return AbuseCounts{Held: int(s.held.Load()), Ended: int(s.ended.Load()), Refused: int(s.refused.Load())}
 }
