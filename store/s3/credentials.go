@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
@@ -67,10 +68,15 @@ func (t *target) hasRole() bool {
 // that it is an error when none has keys: requests without a signature would be
 // refused for another reason.
 type keys struct {
-	from []credentials.Provider
-	has  credentials.Provider // what had them
-	http *http.Client
+	from  []credentials.Provider
+	has   credentials.Provider // what had them
+	until time.Time            // when those without an end are read again; zero: they have one
+	http  *http.Client
 }
+
+// rereadAfter is how long keys that have no end of their own are used: the library would
+// read the profile for each request, and run its program.
+const rereadAfter = time.Minute
 
 var errNoKey = errors.New("no access key: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, have a profile or a role, or write s3://KEY:SECRET@host/bucket")
 
@@ -84,11 +90,14 @@ func (k *keys) RetrieveWithCredContext(cc *credentials.CredContext) (credentials
 	for _, p := range k.from {
 		v, err := p.RetrieveWithCredContext(&own)
 		if err == nil && v.AccessKeyID != "" && v.SecretAccessKey != "" {
-			k.has = p
+			k.has, k.until = p, time.Time{}
+			if v.Expiration.IsZero() {
+				k.until = time.Now().Add(rereadAfter)
+			}
 			return v, nil
 		}
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			why = fmt.Errorf("%w: %.200s", errNoKey, err.Error()) // it may repeat an answer
+			why = fmt.Errorf("%w: %.200s", errNoKey, withoutLine(err)) // it may repeat an answer
 		}
 	}
 	return credentials.Value{}, why
@@ -98,7 +107,24 @@ func (k *keys) RetrieveWithCredContext(cc *credentials.CredContext) (credentials
 func (k *keys) Retrieve() (credentials.Value, error) { return k.RetrieveWithCredContext(nil) }
 
 // IsExpired implements credentials.Provider.
-func (k *keys) IsExpired() bool { return k.has == nil || k.has.IsExpired() }
+func (k *keys) IsExpired() bool {
+	if k.has == nil || k.until.IsZero() {
+		return k.has == nil || k.has.IsExpired()
+	}
+	return time.Now().After(k.until)
+}
+
+// withoutLine is what an error says, but for a line of a profile that could not be read: a
+// secret may stand in it.
+func withoutLine(err error) string {
+	text := err.Error()
+	for _, fault := range []string{"key-value delimiter not found", "empty key name", "unclosed section", "missing closing key quote"} {
+		if strings.HasPrefix(text, fault) {
+			return "a file of the profile has a line that is neither NAME = VALUE nor [PROFILE]: " + fault
+		}
+	}
+	return text
+}
 
 // Files are the files and folders that the keys for a URL may be read from.
 func Files(text string) (all []string) {

@@ -206,3 +206,59 @@ func TestFiles(t *testing.T) {
 		t.Errorf("with keys in the URL: %v", got)
 	}
 }
+
+// TestProfileWithoutKey: what is wrong with a profile is said without what its line has,
+// which may be a secret.
+func TestProfileWithoutKey(t *testing.T) {
+	for _, text := range []string{
+		"[default]\naws_access_key_id = key\naws_secret_access_key wJalrXUtn\n",
+		"[default\nwJalrXUtn\n",
+		"[default]\naws_access_key_id = key\n\"\"\"wJalrXUtn\n",
+		"[default]\n= wJalrXUtn\n",
+		"[default]\ncredential_process = /bin/echo wJalrXUtn\n",
+	} {
+		nowhere(t)
+		file := filepath.Join(t.TempDir(), "credentials")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("AWS_SHARED_CREDENTIALS_FILE", file)
+		if _, err := Open(Options{URL: "s3://host/bucket"}); err == nil || strings.Contains(err.Error(), "wJalr") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// TestProfileIsKept: a program that gives keys without an end does not run for each request.
+func TestProfileIsKept(t *testing.T) {
+	nowhere(t)
+	dir := t.TempDir()
+	program, runs := filepath.Join(dir, "program"), filepath.Join(dir, "runs")
+	for name, text := range map[string]string{
+		program:                           "#!/bin/sh\necho run >>" + runs + "\necho '{\"Version\":1,\"AccessKeyId\":\"k\",\"SecretAccessKey\":\"s\"}'\n",
+		filepath.Join(dir, "credentials"): "[default]\ncredential_process = " + program + " now\n",
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", filepath.Join(dir, "credentials"))
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodDelete {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		w.WriteHeader(http.StatusNotFound)
+		fmt.Fprint(w, "<Error><Code>NoSuchKey</Code></Error>")
+	}))
+	defer s.Close()
+	st := open(t, Options{URL: "s3+http://" + s.Listener.Addr().String() + "/bucket"})
+	for range 5 {
+		if err := st.Delete(t.Context(), "key"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b, err := os.ReadFile(runs); string(b) != "run\n" {
+		t.Errorf("%q, %v", b, err)
+	}
+}
