@@ -142,24 +142,24 @@ func TestChallenge(t *testing.T) {
 // and rate_limit holds for those who have one.
 func TestChallengeByRate(t *testing.T) {
 	dir := folder(t, map[string]string{"index.html": "home"})
-	for _, lane := range []string{"{}", "{off: true}"} {
-		srv := start(t, parse(t, `
+	withLaneAndWithout(t, func(t *testing.T, off bool) {
+		srv := start(t, parse(t, fmt.Sprintf(`
 listen: 127.0.0.1:0
-lane: `+lane+`
+lane: {off: %v}
 sites:
 - challenge: {over: 3/h, work: 8}
   rate_limit: 5/h
   routes:
-    /: {static: {root: `+dir+`}}
-`))
+    /: {static: {root: %q}}
+`, off, dir)))
 		url := srv.Addrs()[0]
 		if got := fmt.Sprint(statuses(t, dialFrom(t, "127.0.0.1", url), 7, "/")); got != "[200 200 200 429 429 429 429]" {
-			t.Errorf("lane %s: %s", lane, got)
+			t.Error(got)
 		}
 		if got := fmt.Sprint(statuses(t, dialFrom(t, "127.0.0.2", url), 2, "/")); got != "[200 200]" {
-			t.Errorf("lane %s: another one gets %s", lane, got)
+			t.Errorf("another one gets %s", got)
 		}
-	}
+	})
 }
 
 func TestExplainGuard(t *testing.T) {

@@ -1,97 +1,12 @@
 package engine_test
 
 import (
-	"crypto/tls"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/quic-go/quic-go/http3"
-
-	"millrace/internal/config"
 )
-
-// way is a client that asks a server by one protocol, with or without the lane.
-type way struct {
-	*testing.T
-	client *http.Client
-	base   string
-}
-
-// everyWay runs a test against a server with these sites over HTTP/1.1, the same
-// with TLS, HTTP/2 and HTTP/3; with the fast lane and without.
-func everyWay(t *testing.T, sites string, test func(w *way)) {
-	t.Helper()
-	everyWayWith(t, sites, func(*config.Config) {}, test)
-}
-
-// everyWayWith is everyWay with a config that is amended.
-func everyWayWith(t *testing.T, sites string, amend func(*config.Config), test func(w *way)) {
-	t.Helper()
-	cert, key, pool := certificate(t)
-	for _, lane := range []string{"lane", "no-lane"} {
-		cfg := fmt.Sprintf("listen: 127.0.0.1:0\ntls: {listen: [\"127.0.0.1:0\"], cert: %q, key: %q, redirect: false, http3: true}\nlane: {off: %v}\n%s", cert, key, lane == "no-lane", sites)
-		parsed := parse(t, cfg)
-		amend(parsed)
-		srv := start(t, parsed)
-		for _, protocol := range []string{"h1", "tls", "h2", "h3"} {
-			t.Run(lane+"/"+protocol, func(t *testing.T) {
-				tr := &http.Transport{
-					DisableCompression: true, TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: "localhost"},
-					ForceAttemptHTTP2: protocol == "h2", ExpectContinueTimeout: time.Second,
-				}
-				defer tr.CloseIdleConnections()
-				scheme := "https://"
-				if protocol == "h1" {
-					scheme = "http://"
-				}
-				addrs := srv.Addrs()
-				base := addrs[slices.IndexFunc(addrs, func(a string) bool { return strings.HasPrefix(a, scheme) })]
-				client := &http.Client{Transport: tr, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-				if protocol == "h3" {
-					quic := &http3.Transport{DisableCompression: true, TLSClientConfig: tr.TLSClientConfig}
-					defer quic.Close()
-					client.Transport = quic
-				}
-				test(&way{t, client, base})
-			})
-		}
-	}
-}
-
-// ask sends a request without following redirects, and returns the answer with its body.
-func (w *way) ask(method, target, body string, head ...string) (*http.Response, string) {
-	w.Helper()
-	var upload io.Reader
-	if body != "" {
-		upload = strings.NewReader(body)
-	}
-	r, err := http.NewRequestWithContext(w.Context(), method, w.base+target, upload)
-	if err != nil {
-		w.Fatal(err)
-	}
-	for i := 0; i < len(head); i += 2 {
-		if head[i] == "Host" {
-			r.Host = head[i+1]
-		}
-		r.Header.Add(head[i], head[i+1])
-	}
-	res, err := w.client.Do(r)
-	if err != nil {
-		w.Fatal(err)
-	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		w.Fatal(err)
-	}
-	return res, string(b)
-}
 
 // application is an upstream.
 func application(t *testing.T, f http.HandlerFunc) string {

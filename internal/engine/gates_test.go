@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"bufio"
-	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -50,11 +49,10 @@ func dialFrom(t *testing.T, from, url string) net.Conn {
 // client behind a trusted proxy, and for paths that nothing answers.
 func TestGates(t *testing.T) {
 	dir := folder(t, map[string]string{"index.html": "home", "a.html": "a", "office/index.html": "office", "open/index.html": "open"})
-	for _, lane := range []string{"{}", "{off: true}"} {
-		t.Run("lane "+lane, func(t *testing.T) {
-			yaml := `
+	withLaneAndWithout(t, func(t *testing.T, off bool) {
+		yaml := `
 listen: 127.0.0.1:0
-lane: ` + lane + `
+lane: {off: ` + strconv.FormatBool(off) + `}
 limits: {trusted_proxies: [127.0.0.2]}
 sites:
 - access: {deny: [127.0.0.3, 198.51.100.7]}
@@ -65,98 +63,61 @@ sites:
     /office/: {static: {root: ` + dir + `/office}, access: {allow: [127.0.0.9, 127.0.0.10]}}
     /open/: {static: {root: ` + dir + `/open}, access: {off: true}, rate_limit: 3/h}
 `
-			srv := start(t, parse(t, yaml))
-			url := srv.Addrs()[0]
-			for _, c := range []struct {
-				from, path, header, want string
-			}{
-				{"127.0.0.1", "/", "", "[200 200 200 200 200 200 429 429]"},
-				{"127.0.0.1", "/a.html", "", "[429 429 429 429 429 429 429 429]"}, // the site's limit
-				{"127.0.0.1", "/nothing/here", "", "[429 429 429 429 429 429 429 429]"},
-				{"127.0.0.3", "/", "", "[403 403 403 403 403 403 403 403]"},
-				{"127.0.0.3", "/rule", "", "[403 403 403 403 403 403 403 403]"},
-				{"127.0.0.3", "/open/", "", "[200 200 200 429 429 429 429 429]"}, // both limits, the route's first
-				{"127.0.0.4", "/office/", "", "[403 403 403 403 403 403 403 403]"},
-				{"127.0.0.4", "/is-not-there", "", "[403 403 403 403 403 403 429 429]"}, // by try
-				{"127.0.0.9", "/office/", "", "[200 200 200 200 200 200 200 200]"},
-				{"127.0.0.9", "/is-not-there", "", "[200 200 200 200 200 200 200 200]"},
-				{"127.0.0.2", "/", "X-Forwarded-For: 198.51.100.7", "[403 403 403 403 403 403 403 403]"},
-				{"127.0.0.2", "/", "X-Forwarded-For: 198.51.100.8", "[200 200 200 200 200 200 429 429]"},
-				{"127.0.0.2", "/", "X-Forwarded-For: 198.51.100.7, 198.51.100.9", "[200 200 200 200 200 200 429 429]"},
-				{"127.0.0.5", "/", "X-Forwarded-For: 127.0.0.9", "[200 200 200 200 200 200 429 429]"}, // forged
-			} {
-				var header []string
-				if c.header != "" {
-					header = []string{c.header}
-				}
-				if got := fmt.Sprint(statuses(t, dialFrom(t, c.from, url), 8, c.path, header...)); got != c.want {
-					t.Errorf("%+v: %s", c, got)
-				}
+		srv := start(t, parse(t, yaml))
+		url := srv.Addrs()[0]
+		for _, c := range []struct {
+			from, path, header, want string
+		}{
+			{"127.0.0.1", "/", "", "[200 200 200 200 200 200 429 429]"},
+			{"127.0.0.1", "/a.html", "", "[429 429 429 429 429 429 429 429]"}, // the site's limit
+			{"127.0.0.1", "/nothing/here", "", "[429 429 429 429 429 429 429 429]"},
+			{"127.0.0.3", "/", "", "[403 403 403 403 403 403 403 403]"},
+			{"127.0.0.3", "/rule", "", "[403 403 403 403 403 403 403 403]"},
+			{"127.0.0.3", "/open/", "", "[200 200 200 429 429 429 429 429]"}, // both limits, the route's first
+			{"127.0.0.4", "/office/", "", "[403 403 403 403 403 403 403 403]"},
+			{"127.0.0.4", "/is-not-there", "", "[403 403 403 403 403 403 429 429]"}, // by try
+			{"127.0.0.9", "/office/", "", "[200 200 200 200 200 200 200 200]"},
+			{"127.0.0.9", "/is-not-there", "", "[200 200 200 200 200 200 200 200]"},
+			{"127.0.0.2", "/", "X-Forwarded-For: 198.51.100.7", "[403 403 403 403 403 403 403 403]"},
+			{"127.0.0.2", "/", "X-Forwarded-For: 198.51.100.8", "[200 200 200 200 200 200 429 429]"},
+			{"127.0.0.2", "/", "X-Forwarded-For: 198.51.100.7, 198.51.100.9", "[200 200 200 200 200 200 429 429]"},
+			{"127.0.0.5", "/", "X-Forwarded-For: 127.0.0.9", "[200 200 200 200 200 200 429 429]"}, // forged
+		} {
+			var header []string
+			if c.header != "" {
+				header = []string{c.header}
 			}
-		})
-	}
+			if got := fmt.Sprint(statuses(t, dialFrom(t, c.from, url), 8, c.path, header...)); got != c.want {
+				t.Errorf("%+v: %s", c, got)
+			}
+		}
+	})
 }
 
 // TestLimitOverProtocols: a limit by a header field holds on every road, which
 // each protocol has its own of.
 func TestLimitOverProtocols(t *testing.T) {
-	cert, key, pool := certificate(t)
 	dir := folder(t, map[string]string{"index.html": "home"})
-	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort(t)))
-	start(t, parse(t, fmt.Sprintf(`
-listen: []
-tls: {listen: %q, cert: %q, key: %q, http3: true}
+	everyWay(t, fmt.Sprintf(`
 sites:
 - routes:
     /: {static: {root: %q}, rate_limit: {rate: 5/h, header: User-Agent}}
     /key/: {respond: key, rate_limit: {rate: 5/h, header: X-Api-Key}}
-`, addr, cert, key, dir)))
-	over3 := newOverHTTP3(t, addr, pool)
-	ask := map[string]func(path string, h http.Header) (*http.Response, error){
-		"HTTP/3.0": func(path string, h http.Header) (*http.Response, error) {
-			resp, _, err := over3.do(http.MethodGet, path, "", h)
-			return resp, err
-		},
-	}
-	for proto, v2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
-		tr := &http.Transport{ForceAttemptHTTP2: v2, DisableCompression: true, TLSClientConfig: &tls.Config{RootCAs: pool}}
-		t.Cleanup(tr.CloseIdleConnections)
-		ask[proto] = func(path string, h http.Header) (*http.Response, error) {
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+addr+path, http.NoBody)
-			if err != nil {
-				return nil, err
-			}
-			r.Header = h
-			resp, err := tr.RoundTrip(r)
-			if err == nil {
-				_, _ = io.Copy(io.Discard, resp.Body)
-				_ = resp.Body.Close()
-			}
-			return resp, err
-		}
-	}
-	for proto, do := range ask {
-		for _, name := range []string{"User-Agent", "X-Api-Key"} {
-			path := map[string]string{"User-Agent": "/", "X-Api-Key": "/key/"}[name]
+`, dir), func(w *way) {
+		for path, name := range map[string]string{"/": "User-Agent", "/key/": "X-Api-Key"} {
 			var got []int
 			for range 8 {
-				resp, err := do(path, http.Header{name: {"of " + proto}})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if resp.Proto != proto {
-					t.Fatalf("%s, not %s", resp.Proto, proto)
-				}
+				resp, _ := w.ask(http.MethodGet, path, "", name, "of "+w.protocol)
 				got = append(got, resp.StatusCode)
 				if resp.StatusCode == http.StatusTooManyRequests && (resp.Header.Get("Retry-After") != "720" || resp.Header.Get("Ratelimit") != `"header";r=0;t=720`) {
-					t.Errorf("%v", resp.Header)
+					w.Errorf("%v", resp.Header)
 				}
 			}
 			if fmt.Sprint(got) != "[200 200 200 200 200 429 429 429]" {
-				t.Errorf("%s by %s: %v", proto, name, got)
+				w.Errorf("by %s: %v", name, got)
 			}
 		}
-	}
+	})
 }
 
 // TestLimitsOutliveReloads: a reload that changes something else forgets nothing.
@@ -188,10 +149,10 @@ func TestLimitsOutliveReloads(t *testing.T) {
 // would have sent.
 func TestRefusals(t *testing.T) {
 	dir := folder(t, map[string]string{"index.html": "home"})
-	said := map[string][]string{}
-	for _, lane := range []string{"{}", "{off: true}"} {
+	said := map[bool]map[string][]string{true: {}, false: {}} // without the lane, and with it
+	withLaneAndWithout(t, func(t *testing.T, off bool) {
 		for name, more := range map[string]string{"rate": "rate_limit: {rate: 4/h}", "page": "rate_limit: {rate: 4/h}, errors: {429: /full.txt}", "field": "rate_limit: {rate: 4/h}, headers: {set: {X-Own: a}}"} {
-			srv := start(t, parse(t, "listen: 127.0.0.1:0\nlane: "+lane+"\nsites: [{"+more+", routes: {/: {static: {root: "+dir+"}}, /full.txt: {respond: full}}}]"))
+			srv := start(t, parse(t, "listen: 127.0.0.1:0\nlane: {off: "+strconv.FormatBool(off)+"}\nsites: [{"+more+", routes: {/: {static: {root: "+dir+"}}, /full.txt: {respond: full}}}]"))
 			nc := dialFrom(t, "127.0.0.1", srv.Addrs()[0])
 			_ = nc.SetDeadline(time.Now().Add(10 * time.Second))
 			in := bufio.NewReader(nc)
@@ -219,12 +180,12 @@ func TestRefusals(t *testing.T) {
 				if _, err := io.ReadFull(in, body); err != nil {
 					t.Fatal(err)
 				}
-				said[lane+name] = append(said[lane+name], head.String()+string(body))
+				said[off][name] = append(said[off][name], head.String()+string(body))
 			}
 		}
-	}
+	})
 	for _, name := range []string{"rate", "page", "field"} {
-		one, other := said["{}"+name], said["{off: true}"+name]
+		one, other := said[false][name], said[true][name]
 		for i := range one {
 			if one[i] != other[i] {
 				t.Errorf("%s, request %d:\n%s\nis not\n%s", name, i, one[i], other[i])

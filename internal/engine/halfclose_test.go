@@ -43,8 +43,8 @@ func (c *oneSided) leave() {
 	_ = c.below.Close()
 }
 
-// dial connects to the server of a way that speaks HTTP/1.1.
-func (w *way) dial(kind, socket string) *oneSided {
+// oneSided connects to the server of a way that speaks HTTP/1.1.
+func (w *way) oneSided(kind, socket string) *oneSided {
 	w.Helper()
 	at, err := url.Parse(w.base)
 	if err != nil {
@@ -81,11 +81,11 @@ func overHalves(t *testing.T, sites string, test func(w *way, dial func() *oneSi
 		socket = filepath.Join(shortFolder(t), "s")
 		cfg.Listen = append(cfg.Listen, "unix:"+socket)
 	}, func(w *way) {
-		_, protocol, _ := strings.Cut(strings.TrimPrefix(w.Name(), t.Name()+"/"), "/")
-		for _, kind := range map[string][]string{"h1": {"tcp", "unix"}, "tls": {"close_notify", "bare end"}}[protocol] {
+		for _, kind := range map[string][]string{"h1": {"tcp", "unix"}, "tls": {"close_notify", "bare end"}}[w.protocol] {
 			w.T.Run(kind, func(t *testing.T) {
-				of := &way{t, w.client, w.base}
-				test(of, func() *oneSided { return of.dial(kind, socket) })
+				of := *w
+				of.T = t
+				test(&of, func() *oneSided { return of.oneSided(kind, socket) })
 			})
 		}
 	})

@@ -3,7 +3,6 @@ package engine_test
 import (
 	"bytes"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"io"
 	"maps"
@@ -21,12 +20,11 @@ import (
 // roads are clients of one site over all protocols.
 type roads struct {
 	admin string
-	do    map[string]func(r *http.Request) (*http.Response, error)
-	hosts map[string]string
+	ways  map[string]*way
 }
 
 // headersSite serves the same with the fast lane or without it.
-func headersSite(t *testing.T, lane bool, upstream, dir string) *roads {
+func headersSite(t *testing.T, off bool, upstream, dir string) *roads {
 	t.Helper()
 	cert, key, pool := certificate(t)
 	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort(t)))
@@ -55,21 +53,14 @@ sites:
     /moved: {redirect: {to: /}}
     /no: {deny: {}}
     /text: {respond: hello}
-`, addr, cert, key, !lane, dir, upstream, upstream, upstream, dir))
+`, addr, cert, key, off, dir, upstream, upstream, upstream, dir))
 	cfg.Admin.Listen = net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort(t)))
 	srv := start(t, cfg)
-	config := func() *tls.Config { return &tls.Config{RootCAs: pool, ServerName: "localhost"} }
-	h1 := &http.Transport{DisableCompression: true, TLSClientConfig: config()}
-	h2 := &http.Transport{DisableCompression: true, TLSClientConfig: config(), ForceAttemptHTTP2: true}
-	h3 := newOverHTTP3(t, addr, x509.NewCertPool())
-	h3.transport.TLSClientConfig = config()
-	t.Cleanup(func() { h1.CloseIdleConnections(); h2.CloseIdleConnections() })
-	plain := strings.TrimPrefix(srv.Addrs()[0], "http://")
-	return &roads{
-		admin: cfg.Admin.Listen,
-		do:    map[string]func(*http.Request) (*http.Response, error){"http": h1.RoundTrip, "tls": h1.RoundTrip, "h2": h2.RoundTrip, "h3": h3.transport.RoundTrip},
-		hosts: map[string]string{"http": "http://" + plain, "tls": "https://" + addr, "h2": "https://" + addr, "h3": "https://" + addr},
+	r := &roads{admin: cfg.Admin.Listen, ways: map[string]*way{}}
+	for _, protocol := range protocols {
+		r.ways[protocol] = wayTo(t, protocol, srv, &tls.Config{RootCAs: pool, ServerName: "localhost"})
 	}
+	return r
 }
 
 // offers is how many answers the lane has taken.
@@ -94,22 +85,11 @@ func (s *roads) offers(t *testing.T) (n int) {
 // ask returns the answer as text, without what differs from second to second.
 func (s *roads) ask(t *testing.T, road, method, path string, header http.Header) (text string, h http.Header) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, s.hosts[road]+path, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Host, r.Header = "site.example", header.Clone()
-	if r.Header == nil {
-		r.Header = http.Header{}
-	}
-	resp, err := s.do[road](r)
+	fields := http.Header{"Host": {"site.example"}}
+	maps.Copy(fields, header)
+	resp, body, err := s.ways[road].try(method, path, "", fields)
 	if err != nil {
 		t.Fatalf("%s %s %s: %v", road, method, path, err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
 	}
 	h = resp.Header.Clone()
 	for _, name := range []string{"Date", "Alt-Svc", "Age", "Server"} {
@@ -120,7 +100,7 @@ func (s *roads) ask(t *testing.T, road, method, path string, header http.Header)
 	for _, name := range slices.Sorted(maps.Keys(h)) {
 		fmt.Fprintf(&b, "%s: %q\n", name, h[name])
 	}
-	fmt.Fprintf(&b, "%s", body)
+	b.WriteString(body)
 	return b.String(), resp.Header
 }
 
@@ -141,9 +121,9 @@ func TestHeaders(t *testing.T) {
 	}))
 	defer upstream.Close()
 	dir := folder(t, map[string]string{"index.html": "<p>page", "a.css": "a{}", "big.bin": strings.Repeat("0123456789", 100_000)})
-	with, without := headersSite(t, true, upstream.URL, dir), headersSite(t, false, upstream.URL, dir)
+	with, without := headersSite(t, false, upstream.URL, dir), headersSite(t, true, upstream.URL, dir)
 	etag := func(path string) string {
-		_, h := without.ask(t, "http", http.MethodGet, path, nil)
+		_, h := without.ask(t, "h1", http.MethodGet, path, nil)
 		return h.Get("Etag")
 	}
 	var requests []struct {
@@ -172,7 +152,7 @@ func TestHeaders(t *testing.T) {
 			}
 		}
 	}
-	for road := range with.do {
+	for road := range with.ways {
 		for _, q := range requests {
 			want, _ := without.ask(t, road, q.method, q.path, q.header)
 			for i := range 4 {
@@ -197,7 +177,7 @@ func checkHeaders(t *testing.T, s *roads) {
 		header     http.Header
 		want       map[string]string
 	}{
-		{"http", "/", nil, map[string]string{
+		{"h1", "/", nil, map[string]string{
 			"X-Site": "route", "X-Host": "h=site.example s=http p=/", "X-Ok": "ok", "X-Frame-Options": "SAMEORIGIN", "X-Content-Type-Options": "nosniff",
 			"Strict-Transport-Security": "", "Access-Control-Allow-Origin": "",
 		}},
@@ -206,9 +186,9 @@ func checkHeaders(t *testing.T, s *roads) {
 		{"tls", "/a.css", nil, map[string]string{"Cache-Control": "max-age=1", "Content-Type": "text/css2"}},
 		{"tls", "/none", nil, map[string]string{"Cache-Control": "no-store", "X-Site": "route", "X-Ok": ""}},
 		{"h2", "/api/x", a, map[string]string{"X-Frame-Options": "DENY", "X-Powered-By": "", "X-Site": "site", "Cache-Status": "", "Access-Control-Allow-Origin": "https://a.example"}},
-		{"http", "/api/broken", nil, map[string]string{"Cache-Control": "no-store", "Access-Control-Allow-Origin": ""}},
-		{"http", "/proxy/x", evil, map[string]string{"Access-Control-Allow-Origin": "*", "X-Powered-By": "old things", "X-Content-Type-Options": ""}},
-		{"http", "/plain/", nil, map[string]string{"Content-Type": "", "X-Frame-Options": "", "Last-Modified": "", "X-Content-Type-Options": "nosniff"}},
+		{"h1", "/api/broken", nil, map[string]string{"Cache-Control": "no-store", "Access-Control-Allow-Origin": ""}},
+		{"h1", "/proxy/x", evil, map[string]string{"Access-Control-Allow-Origin": "*", "X-Powered-By": "old things", "X-Content-Type-Options": ""}},
+		{"h1", "/plain/", nil, map[string]string{"Content-Type": "", "X-Frame-Options": "", "Last-Modified": "", "X-Content-Type-Options": "nosniff"}},
 	} {
 		for range 3 {
 			if _, h := s.ask(t, c.road, http.MethodGet, c.path, c.header); true {
@@ -221,7 +201,7 @@ func checkHeaders(t *testing.T, s *roads) {
 		}
 	}
 	seen := map[string]bool{}
-	for road := range s.do {
+	for road := range s.ways {
 		_, h := s.ask(t, road, http.MethodGet, "/id/x?y=1", nil)
 		id := h.Get("X-Request-Id")
 		if id == "" || seen[id] || h.Get("X-Got-Id") != id || h.Get("X-Client") != "127.0.0.1" || h.Get("X-Uri") != "GET /id/x?y=1" {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -19,53 +18,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quic-go/quic-go/http3"
-
 	"millrace/internal/engine"
 )
 
-// overHTTP3 is a client of a server that speaks HTTP/3 at addr.
-type overHTTP3 struct {
-	t         *testing.T
-	addr      string
-	transport *http3.Transport
-}
-
-func newOverHTTP3(t *testing.T, addr string, pool *x509.CertPool) *overHTTP3 {
+// overHTTP3 is a client of a server that speaks it.
+func overHTTP3(t *testing.T, srv *engine.Server, pool *x509.CertPool) *way {
 	t.Helper()
-	tr := &http3.Transport{DisableCompression: true, TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: "localhost"}}
-	t.Cleanup(func() { _ = tr.Close() })
-	return &overHTTP3{t, addr, tr}
-}
-
-func (c *overHTTP3) do(method, path, body string, header http.Header) (*http.Response, string, error) {
-	ctx, cancel := context.WithTimeout(c.t.Context(), 20*time.Second)
-	defer cancel()
-	var content io.Reader
-	if body != "" {
-		content = strings.NewReader(body)
-	}
-	r, err := http.NewRequestWithContext(ctx, method, "https://"+c.addr+path, content)
-	if err != nil {
-		return nil, "", err
-	}
-	maps.Copy(r.Header, header)
-	resp, err := c.transport.RoundTrip(r)
-	if err != nil {
-		return nil, "", err
-	}
-	defer resp.Body.Close()
-	got, err := io.ReadAll(resp.Body)
-	return resp, string(got), err
-}
-
-func (c *overHTTP3) get(path string) (*http.Response, string) {
-	c.t.Helper()
-	resp, body, err := c.do(http.MethodGet, path, "", nil)
-	if err != nil {
-		c.t.Fatalf("GET %s: %v", path, err)
-	}
-	return resp, body
+	return wayTo(t, "h3", srv, &tls.Config{RootCAs: pool, ServerName: "localhost"})
 }
 
 // http3Site is the config of a site of all jobs over HTTP/3, and its upstream.
@@ -101,14 +60,13 @@ sites:
 // says where HTTP/3 is spoken.
 func TestHTTP3(t *testing.T) {
 	yaml, addr, pool := http3Site(t)
-	start(t, parse(t, yaml))
-	c := newOverHTTP3(t, addr, pool)
-	tcp := &http.Client{Transport: &http.Transport{DisableCompression: true, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: pool}}}
-	defer tcp.CloseIdleConnections()
+	srv := start(t, parse(t, yaml))
+	c := overHTTP3(t, srv, pool)
+	tcp := wayTo(t, "h2", srv, &tls.Config{RootCAs: pool})
 	want := `h3=":` + addr[strings.LastIndex(addr, ":")+1:] + `"; ma=86400`
 	for range 4 { // the first is not hot
 		for path, body := range map[string]string{"/": "page", "/api/x": `GET /api/x ""`, "/proxy/x": `GET /proxy/x ""`, "/none": ""} {
-			resp, got := c.get(path)
+			resp, got := c.ask(http.MethodGet, path, "")
 			if body != "" && got != body || resp.ProtoMajor != 3 || resp.Header.Get("Alt-Svc") != want || resp.Header.Get("Server") != "millrace" {
 				t.Errorf("%s: %s %q %v", path, resp.Proto, got, resp.Header)
 			}
@@ -117,43 +75,34 @@ func TestHTTP3(t *testing.T) {
 					t.Errorf("%s: the answer has %s", path, name)
 				}
 			}
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+addr+path, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			other, err := tcp.Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			same, _ := io.ReadAll(other.Body)
-			_ = other.Body.Close()
-			if other.StatusCode != resp.StatusCode || string(same) != got || other.Header.Get("Alt-Svc") != want || other.Header.Get("Etag") != resp.Header.Get("Etag") {
+			other, same := tcp.ask(http.MethodGet, path, "")
+			if other.StatusCode != resp.StatusCode || same != got || other.Header.Get("Alt-Svc") != want || other.Header.Get("Etag") != resp.Header.Get("Etag") {
 				t.Errorf("%s over TCP: %s %q %v", path, other.Status, same, other.Header)
 			}
 		}
 	}
-	if resp, got := c.get("/large.bin"); len(got) != 2<<20 || resp.ContentLength != 2<<20 {
+	if resp, got := c.ask(http.MethodGet, "/large.bin", ""); len(got) != 2<<20 || resp.ContentLength != 2<<20 {
 		t.Errorf("a large file: %d bytes", len(got))
 	}
 	for range 3 {
-		resp, got, err := c.do(http.MethodGet, "/photos/a.jpg", "", http.Header{"Accept": {"image/webp"}})
+		resp, got, err := c.try(http.MethodGet, "/photos/a.jpg", "", http.Header{"Accept": {"image/webp"}})
 		if err != nil || resp.Header.Get("Content-Type") != "image/webp" || len(got) == 0 {
 			t.Errorf("a picture: %v, %v", resp, err)
 		}
 	}
-	if _, got, err := c.do(http.MethodPost, "/proxy/y", "some text", nil); err != nil || got != `POST /proxy/y "some text"` {
+	if _, got, err := c.try(http.MethodPost, "/proxy/y", "some text", nil); err != nil || got != `POST /proxy/y "some text"` {
 		t.Errorf("an upload: %q, %v", got, err)
 	}
-	if resp, _ := c.get("/proxy/z"); resp.Header.Get("X-Length") != "0" {
+	if resp, _ := c.ask(http.MethodGet, "/proxy/z", ""); resp.Header.Get("X-Length") != "0" {
 		t.Errorf("a GET reaches the upstream with a body of %s bytes", resp.Header.Get("X-Length"))
 	}
-	page, _ := c.get("/")
+	page, _ := c.ask(http.MethodGet, "/", "")
 	for range 2 {
-		resp, got, err := c.do(http.MethodGet, "/", "", http.Header{"If-None-Match": page.Header["Etag"]})
+		resp, got, err := c.try(http.MethodGet, "/", "", http.Header{"If-None-Match": page.Header["Etag"]})
 		if err != nil || resp.StatusCode != http.StatusNotModified || got != "" {
 			t.Errorf("a condition: %v, %q, %v", resp, got, err)
 		}
-		resp, got, err = c.do(http.MethodHead, "/", "", nil)
+		resp, got, err = c.try(http.MethodHead, "/", "", nil)
 		if err != nil || resp.StatusCode != http.StatusOK || got != "" || resp.Header.Get("Content-Length") != "4" {
 			t.Errorf("HEAD: %v, %q, %v", resp, got, err)
 		}
@@ -163,9 +112,9 @@ func TestHTTP3(t *testing.T) {
 // A reload changes routes and keeps the connections. When http3 goes, answers no
 // longer speak of it, and the port is free again.
 func TestHTTP3Reload(t *testing.T) {
-	yaml, addr, pool := http3Site(t)
+	yaml, _, pool := http3Site(t)
 	srv := start(t, parse(t, yaml))
-	c := newOverHTTP3(t, addr, pool)
+	c := overHTTP3(t, srv, pool)
 	stop := make(chan struct{})
 	var visitors sync.WaitGroup
 	for range 4 {
@@ -176,7 +125,7 @@ func TestHTTP3Reload(t *testing.T) {
 					return
 				default:
 				}
-				if resp, _, err := c.do(http.MethodGet, "/", "", nil); err != nil || resp.StatusCode != http.StatusOK {
+				if resp, _, err := c.try(http.MethodGet, "/", "", nil); err != nil || resp.StatusCode != http.StatusOK {
 					t.Errorf("during the reloads: %v, %v", resp, err)
 					return
 				}
@@ -185,25 +134,19 @@ func TestHTTP3Reload(t *testing.T) {
 	}
 	for i := range 5 {
 		reload(t, srv, parse(t, strings.Replace(yaml, "/api/:", fmt.Sprintf("/api%d/:", i), 1)))
-		if resp, _ := c.get(fmt.Sprintf("/api%d/x", i)); resp.StatusCode != http.StatusOK {
+		if resp, _ := c.ask(http.MethodGet, fmt.Sprintf("/api%d/x", i), ""); resp.StatusCode != http.StatusOK {
 			t.Errorf("after reload %d: %s", i, resp.Status)
 		}
 	}
 	close(stop)
 	visitors.Wait()
 	reload(t, srv, parse(t, strings.Replace(yaml, "http3: true", "http3: false", 1)))
-	tcp := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
-	defer tcp.CloseIdleConnections()
-	resp, err := tcp.Get("https://" + addr + "/") //nolint:noctx // a test
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = resp.Body.Close()
+	resp, _ := wayTo(t, "tls", srv, &tls.Config{RootCAs: pool}).ask(http.MethodGet, "/", "")
 	if text := resp.Header.Get("Alt-Svc"); text != "" {
 		t.Errorf("Alt-Svc: %s", text)
 	}
 	reload(t, srv, parse(t, yaml))
-	if resp, _ := newOverHTTP3(t, addr, pool).get("/"); resp.StatusCode != http.StatusOK {
+	if resp, _ := overHTTP3(t, srv, pool).ask(http.MethodGet, "/", ""); resp.StatusCode != http.StatusOK {
 		t.Error(resp.Status)
 	}
 }
@@ -230,17 +173,17 @@ func TestHTTP3Drain(t *testing.T) {
 	ctx, drain := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Run(ctx) }()
-	c := newOverHTTP3(t, addr, pool)
+	c := overHTTP3(t, srv, pool)
 	var asked sync.WaitGroup
 	asked.Go(func() {
-		if _, got, err := c.do(http.MethodGet, "/late", "", nil); got != "late" {
+		if _, got, err := c.try(http.MethodGet, "/late", "", nil); got != "late" {
 			t.Errorf("a request in a drain: %q, %v", got, err)
 		}
 	})
 	<-begun
 	drain()
 	eventually(t, "new connections are refused", func() bool {
-		_, _, err := newOverHTTP3(t, addr, pool).do(http.MethodGet, "/", "", nil)
+		_, _, err := overHTTP3(t, srv, pool).try(http.MethodGet, "/", "", nil)
 		return err != nil
 	})
 	close(finish)

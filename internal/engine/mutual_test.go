@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -17,34 +16,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quic-go/quic-go/http3"
-
+	"millrace/internal/engine"
 	"millrace/internal/process/servertest"
 )
 
-// ask is one request over a protocol, on a connection of its own.
-func askOnce(t *testing.T, protocol, addr, path string, config *tls.Config, head http.Header) (*http.Response, string, error) {
+// askOnce is one request over a protocol, on a connection of its own.
+func askOnce(t *testing.T, protocol string, srv *engine.Server, path string, config *tls.Config, head http.Header) (*http.Response, string, error) {
 	t.Helper()
-	tr := &http.Transport{TLSClientConfig: config, DisableCompression: true, ForceAttemptHTTP2: protocol == "h2"}
-	defer tr.CloseIdleConnections()
-	client := &http.Client{Transport: tr}
-	if protocol == "h3" {
-		quic := &http3.Transport{TLSClientConfig: config, DisableCompression: true}
-		defer quic.Close()
-		client.Transport = quic
-	}
-	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+addr+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q.Header = head
-	resp, err := client.Do(q)
-	if err != nil {
-		return nil, "", err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	return resp, string(text), err
+	w := wayTo(t, protocol, srv, config)
+	defer w.close()
+	return w.try(http.MethodGet, path, "", head)
 }
 
 // Clients prove themselves by certificates, and upstreams are told who they are by
@@ -66,49 +47,49 @@ func TestClientCertificates(t *testing.T) {
 	dir := folder(t, map[string]string{"index.html": "page"})
 	forged := http.Header{"X-Ssl-Client-Subject": {"CN=root"}, "X_ssl_client_subject": {"CN=root"}, "X-SSL-Client-SUBJECT": {"CN=root"}}
 	const subject = `X-Ssl-Client-Subject=CN=\C3\A4nn\0D\0AX: y;`
-	for _, lane := range []bool{true, false} {
+	withLaneAndWithout(t, func(t *testing.T, off bool) {
 		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort(t)))
 		yaml := fmt.Sprintf(`
 listen: []
 lane: {off: %v}
 tls: {listen: %q, cert: %q, key: %q, http3: true, hsts: {max_age: 1h, subdomains: true}, client_ca: %q, client_auth: optional}
 sites: [{routes: {/: {static: {root: %q}}, /proxy: {proxy: %q}, /cache: {cache: %q}}}]
-`, !lane, addr, cert, key, ca, dir, up.URL, up.URL)
+`, off, addr, cert, key, ca, dir, up.URL, up.URL)
 		srv := start(t, parse(t, yaml))
 		with := func(own ...tls.Certificate) *tls.Config {
 			return &tls.Config{RootCAs: pool, ServerName: "localhost", GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 				return &slices.Concat(own, []tls.Certificate{{}})[0], nil
 			}}
 		}
-		for _, protocol := range []string{"h1", "h2", "h3"} {
+		for _, protocol := range protocols[1:] {
 			for range 3 { // the first is not hot
 				for path, want := range map[string]string{"/": "page", "/proxy": subject, "/cache": ""} {
-					resp, got, err := askOnce(t, protocol, addr, path, with(ann), forged.Clone())
+					resp, got, err := askOnce(t, protocol, srv, path, with(ann), forged.Clone())
 					if err != nil || got != want || resp.Header.Get("Strict-Transport-Security") != "max-age=3600; includeSubDomains" {
 						t.Errorf("%s %s with a certificate: %q, %v, %v", protocol, path, got, resp, err)
 					}
 					if path == "/proxy" {
 						want = ""
 					}
-					if _, got, err := askOnce(t, protocol, addr, path, with(), forged.Clone()); err != nil || got != want {
+					if _, got, err := askOnce(t, protocol, srv, path, with(), forged.Clone()); err != nil || got != want {
 						t.Errorf("%s %s without: %q, %v", protocol, path, got, err)
 					}
 				}
 			}
-			if _, _, err := askOnce(t, protocol, addr, "/", with(other), nil); err == nil {
+			if _, _, err := askOnce(t, protocol, srv, "/", with(other), nil); err == nil {
 				t.Errorf("%s: a certificate of somebody else is taken", protocol)
 			}
 		}
 		reload(t, srv, parse(t, strings.Replace(yaml, "optional", "required", 1)))
-		for _, protocol := range []string{"h1", "h2", "h3"} {
-			if _, got, err := askOnce(t, protocol, addr, "/", with(ann), nil); err != nil || got != "page" {
+		for _, protocol := range protocols[1:] {
+			if _, got, err := askOnce(t, protocol, srv, "/", with(ann), nil); err != nil || got != "page" {
 				t.Errorf("%s, required: %q, %v", protocol, got, err)
 			}
-			if _, _, err := askOnce(t, protocol, addr, "/", with(), nil); err == nil {
+			if _, _, err := askOnce(t, protocol, srv, "/", with(), nil); err == nil {
 				t.Errorf("%s: nobody needs a certificate", protocol)
 			}
 		}
-	}
+	})
 }
 
 // A client that knows the key from the DNS hides the name that it asks for.
@@ -132,10 +113,10 @@ func TestEncryptedClientHello(t *testing.T) {
 	cert, key, pool := certificate(t)
 	dir := folder(t, map[string]string{"index.html": "page"})
 	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort(t)))
-	start(t, parse(t, fmt.Sprintf("listen: []\ntls: {listen: %q, cert: %q, key: %q, http3: true, ech: [%q]}\nsites: [{routes: {/: {static: {root: %q}}}}]", addr, cert, key, file, dir)))
-	for _, protocol := range []string{"h1", "h2", "h3"} {
+	srv := start(t, parse(t, fmt.Sprintf("listen: []\ntls: {listen: %q, cert: %q, key: %q, http3: true, ech: [%q]}\nsites: [{routes: {/: {static: {root: %q}}}}]", addr, cert, key, file, dir)))
+	for _, protocol := range protocols[1:] {
 		config := &tls.Config{RootCAs: pool, ServerName: "localhost", EncryptedClientHelloConfigList: list, MinVersion: tls.VersionTLS13}
-		resp, got, err := askOnce(t, protocol, addr, "/", config, nil)
+		resp, got, err := askOnce(t, protocol, srv, "/", config, nil)
 		if err != nil || got != "page" || !resp.TLS.ECHAccepted {
 			t.Errorf("%s: %q, %v", protocol, got, err)
 		}

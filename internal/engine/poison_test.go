@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"bufio"
-	"crypto/tls"
 	"fmt"
 	"io"
 	"maps"
@@ -11,8 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"millrace/internal/engine"
 )
 
 // mirror is an upstream that says all it was sent, and that everyone may keep it.
@@ -47,45 +44,25 @@ type anything struct {
 // visited is the host that visitors name.
 const visited = "a.test"
 
-// visitors talk to one server in one protocol.
-type visitors struct {
-	t      *testing.T
-	server *engine.Server
-	h2     *http.Client // nil: HTTP/1.1 on a plain port, where the lane is
-}
-
-// over runs f for each protocol, against a server with these routes.
-func over(t *testing.T, routes string, f func(t *testing.T, v *visitors)) {
-	t.Helper()
-	cert, key, pool := certificate(t)
-	srv := start(t, parse(t, fmt.Sprintf("listen: 127.0.0.1:0\ntls: {listen: [\"127.0.0.1:0\"], cert: %q, key: %q}\nsites:\n- routes:\n%s", cert, key, routes)))
-	tr := &http.Transport{ForceAttemptHTTP2: true, DisableCompression: true, TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: "localhost"}}
-	t.Cleanup(tr.CloseIdleConnections)
-	t.Run("h1", func(t *testing.T) { f(t, &visitors{t, srv, nil}) })
-	t.Run("h2", func(t *testing.T) {
-		f(t, &visitors{t, srv, &http.Client{Transport: tr, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}})
-	})
-}
-
-// send is the answer to a request: its status, and what the mirror says.
-func (v *visitors) send(path string, q anything) (int, string, http.Header) {
-	v.t.Helper()
+// visit is the answer to a request: its status, and what the mirror says.
+func (w *way) visit(path string, q anything) (int, string, http.Header) {
+	w.Helper()
 	if q.method == "" {
 		q.method = "GET"
 	}
 	if q.host == "" {
 		q.host = visited
 	}
-	if v.h2 == nil {
-		return v.sendH1(path, q)
+	if w.http1() {
+		return w.visitHTTP1(path, q)
 	}
 	var body io.Reader
 	if q.body != "" {
 		body = io.MultiReader(strings.NewReader(q.body)) // of unknown length
 	}
-	r, err := http.NewRequestWithContext(v.t.Context(), q.method, v.server.Addrs()[1]+path+q.query, body)
+	r, err := http.NewRequestWithContext(w.Context(), q.method, w.base+path+q.query, body)
 	if err != nil {
-		v.t.Fatal(err)
+		w.Fatal(err)
 	}
 	r.Host = q.host
 	r.Header["User-Agent"] = nil
@@ -98,11 +75,16 @@ func (v *visitors) send(path string, q anything) (int, string, http.Header) {
 		}
 		r.Trailer[q.trailer[i]] = []string{q.trailer[i+1]}
 	}
-	return v.read(v.h2.Do(r))
+	res, said, err := w.send(r)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return res.StatusCode, said, res.Header
 }
 
-// sendH1 writes its own bytes, on a connection of its own.
-func (v *visitors) sendH1(path string, q anything) (int, string, http.Header) {
+// visitHTTP1 writes its own bytes, on a connection of its own.
+func (w *way) visitHTTP1(path string, q anything) (int, string, http.Header) {
+	w.Helper()
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s%s HTTP/1.1\r\nHost: %s\r\n", q.method, path, q.query, q.host)
 	for i := 0; i < len(q.header); i += 2 {
@@ -118,22 +100,24 @@ func (v *visitors) sendH1(path string, q anything) (int, string, http.Header) {
 			fmt.Fprintf(&b, "%s: %s\r\n", q.trailer[i], q.trailer[i+1])
 		}
 	}
-	c := dial(v.t, v.server.Addrs()[0])
+	c := w.dial()
 	if _, err := io.WriteString(c, b.String()+"\r\n"); err != nil {
-		v.t.Fatal(err)
+		w.Fatal(err)
 	}
-	return v.read(http.ReadResponse(bufio.NewReader(c), nil))
+	return readAnswer(w.T, c)
 }
 
-func (v *visitors) read(resp *http.Response, err error) (int, string, http.Header) {
-	v.t.Helper()
+// readAnswer reads one of HTTP/1.1.
+func readAnswer(t *testing.T, c io.Reader) (int, string, http.Header) {
+	t.Helper()
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
-		v.t.Fatal(err)
+		t.Fatal(err)
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	if err != nil {
-		v.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return resp.StatusCode, string(b), resp.Header
 }
@@ -163,20 +147,23 @@ func TestNeverArrives(t *testing.T) {
 	routes += fmt.Sprintf("    /r/: {proxy: {to: %s, %s}}\n    /rb/: {cache: {to: %s, rules: [{bypass: true}], %s}}\n", up, rules, up, rules)
 	const forged = "203.0.113.66"
 	framing := []string{"Content_Length", "Transfer_Encoding", "Content.Length", "Transfer.Encoding", "Proxy_Connection", "Keep_Alive", "Proxy_Authorization"}
-	over(t, routes, func(t *testing.T, v *visitors) {
-		serial := 0
+	everyWay(t, "sites:\n- routes:\n"+routes, func(w *way) {
+		serial, cases := 0, 0
 		arrives := func(kind string, q anything) {
+			cases++
 			for _, route := range []string{"/p/", "/c/", "/b/", "/w/"} {
-				serial++
-				status, said, _ := v.send(fmt.Sprintf("%s%d", route, serial), q)
+				if serial++; !w.takes(cases) {
+					continue
+				}
+				status, said, _ := w.visit(fmt.Sprintf("%s%d", route, serial), q)
 				if strings.Contains(said, forged) || status != 200 {
-					t.Errorf("%s on %s: %d\n%s", kind, route, status, said)
+					w.Errorf("%s on %s: %d\n%s", kind, route, status, said)
 				}
 			}
 		}
 		for _, name := range claims {
 			for _, spelled := range spellings(name) {
-				if v.h2 != nil {
+				if !w.http1() {
 					spelled = strings.ToLower(spelled)
 				}
 				arrives("the field "+spelled, anything{header: []string{spelled, forged}})
@@ -187,7 +174,7 @@ func TestNeverArrives(t *testing.T) {
 			arrives("the field "+name, anything{header: []string{name, forged}})
 		}
 		trailers := []string{"X-Http-Method-Override", "X-Method-Override", "X-HTTP-Method", "Content_Length", "Transfer_Encoding", "Cookie"}
-		if v.h2 == nil { // net/http refuses these in HTTP/2
+		if w.http1() { // net/http refuses these in HTTP/2
 			trailers = append(trailers, "Host", "Authorization")
 		}
 		for _, name := range slices.Concat(trailers, claims) {
@@ -196,7 +183,7 @@ func TestNeverArrives(t *testing.T) {
 			}
 		}
 		for _, spelled := range []string{"X_Tenant", "X.Tenant", "x-Tenant", "X_Debug", "X-Debug"} {
-			if v.h2 != nil {
+			if !w.http1() {
 				spelled = strings.ToLower(spelled)
 			}
 			for _, route := range []string{"/r/", "/rb/"} {
@@ -204,17 +191,17 @@ func TestNeverArrives(t *testing.T) {
 					"field": {header: []string{spelled, forged}}, "trailer": {method: "POST", body: "x", trailer: []string{spelled, forged}},
 				} {
 					serial++
-					status, said, _ := v.send(fmt.Sprintf("%s%d", route, serial), q)
+					status, said, _ := w.visit(fmt.Sprintf("%s%d", route, serial), q)
 					if strings.Contains(said, forged) || !strings.Contains(said, "acme") || status != 200 {
-						t.Errorf("the %s %s on %s: %d\n%s", kind, spelled, route, status, said)
+						w.Errorf("the %s %s on %s: %d\n%s", kind, spelled, route, status, said)
 					}
 				}
 			}
 		}
-		if v.h2 == nil { // HTTP/2 has no Connection
+		if w.http1() { // HTTP/2 has no Connection
 			arrives("a hop's own field", anything{method: "POST", body: "x", header: []string{"Connection", "X-Hop", "X_Hop", forged, "X-Hop", forged}})
-			if _, said, _ := v.send("/p/kept", anything{header: []string{"Connection", "Content_Type, X_Forwarded_For", "Content-Type", "a/b"}}); !strings.Contains(said, "a/b") || !strings.Contains(said, "X-Forwarded-For") {
-				t.Errorf("what is for the upstream was removed:\n%s", said)
+			if _, said, _ := w.visit("/p/kept", anything{header: []string{"Connection", "Content_Type, X_Forwarded_For", "Content-Type", "a/b"}}); !strings.Contains(said, "a/b") || !strings.Contains(said, "X-Forwarded-For") {
+				w.Errorf("what is for the upstream was removed:\n%s", said)
 			}
 		}
 	})
@@ -278,26 +265,28 @@ func TestPoison(t *testing.T) {
 		"trusted":       "host: client, trust_forwarded: [192.0.2.1]",
 	} {
 		t.Run(name, func(t *testing.T) {
-			over(t, fmt.Sprintf("    /: {cache: {to: %s, %s}}\n", up, options), func(t *testing.T, v *visitors) {
+			everyWay(t, fmt.Sprintf("sites:\n- routes:\n    /: {cache: {to: %s, %s}}\n", up, options), func(w *way) {
 				serial := 0
 				visit := func(path string) string {
-					status, said, _ := v.send(path, anything{})
+					status, said, _ := w.visit(path, anything{})
 					return fmt.Sprintf("%d %s", status, strings.ReplaceAll(said, path, anyPath))
 				}
-				want := visit("/nobody-was-here")
+				want := visit("/nobody-was-here/" + w.protocol)
 				for poison, q := range poisons() {
-					if v.h2 != nil {
+					if !w.http1() {
 						if slices.Contains(q.header, "Connection") {
 							continue
 						}
 						q.host = strings.ReplaceAll(q.host, ":80", ":443")
 					}
-					serial++
-					path := fmt.Sprintf("/p%d/", serial)
-					v.send(path, q)
+					if serial++; !w.takes(serial) {
+						continue
+					}
+					path := fmt.Sprintf("/%s%d/", w.protocol, serial)
+					w.visit(path, q)
 					for range 3 {
 						if got := visit(path); got != want {
-							t.Errorf("%s: the next visitor gets\n%s\ninstead of\n%s", poison, got, want)
+							w.Errorf("%s: the next visitor gets\n%s\ninstead of\n%s", poison, got, want)
 							break
 						}
 					}

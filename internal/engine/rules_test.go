@@ -354,16 +354,18 @@ routes:
 }
 
 // TestProtectedOverProtocols is TestAuth and the conditions of rules over
-// HTTP/1.1 and HTTP/2, each with its own way into the fast lane.
+// all protocols, each with its own way into the fast lane.
 func TestProtectedOverProtocols(t *testing.T) {
 	hash, err := password.New("open sesame", password.Bcrypt)
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := folder(t, map[string]string{"a.html": "secret", "b.html": "open"})
-	over(t, `    /in/: {static: {root: `+dir+`}, auth: {passwords: {alice: '`+hash+`'}}}
+	everyWay(t, `sites:
+- routes:
+    /in/: {static: {root: `+dir+`}, auth: {passwords: {alice: '`+hash+`'}}}
     /out/: {static: {root: `+dir+`}, errors: {404: /out/b.html}}
-`, func(t *testing.T, v *visitors) {
+`, func(w *way) {
 		in := anything{header: []string{"Authorization", basic("alice", "open sesame")}}
 		for range 4 {
 			for _, c := range []struct {
@@ -371,8 +373,8 @@ func TestProtectedOverProtocols(t *testing.T) {
 				q    anything
 				want int
 			}{{"/in/a.html", in, 200}, {"/in/a.html", anything{}, 401}, {"/out/b.html", anything{}, 200}, {"/out/nothing", anything{}, 404}} {
-				if status, body, _ := v.send(c.path, c.q); status != c.want || status == 401 && strings.Contains(body, "secret") {
-					t.Fatalf("%s: %d %q, want %d", c.path, status, body, c.want)
+				if status, body, _ := w.visit(c.path, c.q); status != c.want || status == 401 && strings.Contains(body, "secret") {
+					w.Fatalf("%s: %d %q, want %d", c.path, status, body, c.want)
 				}
 			}
 		}

@@ -12,7 +12,7 @@ import (
 const slowClients = 12
 
 // TestSlowClients: uploads that never end and downloads that nobody reads hold
-// no place at the upstream, over HTTP/1.1 and HTTP/2.
+// no place at the upstream, by every protocol.
 func TestSlowClients(t *testing.T) {
 	large := make([]byte, 20<<20)
 	sent := make(chan bool, slowClients)
@@ -23,24 +23,24 @@ func TestSlowClients(t *testing.T) {
 		}
 	}))
 	defer up.Close()
-	over(t, fmt.Sprintf("    /: {proxy: {to: %q, concurrency: 4, queue_timeout: 20s}}\n", up.URL), func(t *testing.T, v *visitors) {
+	everyWay(t, fmt.Sprintf("sites:\n- routes:\n    /: {proxy: {to: %q, concurrency: 4, queue_timeout: 20s}}\n", up.URL), func(w *way) {
 		good := func(after string) {
 			for range 20 {
-				if status, _, _ := v.send("/", anything{}); status != http.StatusOK {
-					t.Fatalf("a good client gets %d after %s", status, after)
+				if status, _, _ := w.visit("/", anything{}); status != http.StatusOK {
+					w.Fatalf("a good client gets %d after %s", status, after)
 				}
 			}
 		}
 		for range slowClients {
-			v.upload(t)
+			w.upload()
 		}
 		good("slow uploads")
 		for range slowClients {
-			v.download(t)
+			w.download()
 		}
 		for range slowClients {
 			if !<-sent {
-				t.Error("the upstream could not send its answer")
+				w.Error("the upstream could not send its answer")
 			}
 		}
 		good("slow downloads")
@@ -48,40 +48,40 @@ func TestSlowClients(t *testing.T) {
 }
 
 // upload begins one that does not end before the test.
-func (v *visitors) upload(t *testing.T) {
-	t.Helper()
-	if v.h2 == nil {
-		v.begin(t, "POST /upload HTTP/1.1\r\nHost: "+visited+"\r\nContent-Length: 1000\r\n\r\nslow")
+func (w *way) upload() {
+	w.Helper()
+	if w.http1() {
+		w.begin("POST /upload HTTP/1.1\r\nHost: " + visited + "\r\nContent-Length: 1000\r\n\r\nslow")
 		return
 	}
-	body, w := io.Pipe()
-	t.Cleanup(func() { w.Close() })
-	go func() { _, _ = w.Write([]byte("slow")) }() // ends with the pipe
+	body, begun := io.Pipe()
+	w.Cleanup(func() { begun.Close() })
+	go func() { _, _ = begun.Write([]byte("slow")) }() // ends with the pipe
 	go func() {
-		if res, err := v.h2.Post(v.server.Addrs()[1]+"/upload", "text/plain", body); err == nil {
+		if res, err := w.client.Post(w.base+"/upload", "text/plain", body); err == nil {
 			res.Body.Close()
 		}
 	}()
 }
 
 // download asks for a large answer, and reads none of it before the test ends.
-func (v *visitors) download(t *testing.T) {
-	t.Helper()
-	if v.h2 == nil {
-		v.begin(t, "GET /large HTTP/1.1\r\nHost: "+visited+"\r\n\r\n")
+func (w *way) download() {
+	w.Helper()
+	if w.http1() {
+		w.begin("GET /large HTTP/1.1\r\nHost: " + visited + "\r\n\r\n")
 		return
 	}
-	res, err := v.h2.Get(v.server.Addrs()[1] + "/large")
+	res, err := w.another().client.Get(w.base + "/large") // a QUIC connection has one window for all that is not read
 	if err != nil {
-		t.Fatal(err)
+		w.Fatal(err)
 	}
-	t.Cleanup(func() { res.Body.Close() })
+	w.Cleanup(func() { res.Body.Close() })
 }
 
-func (v *visitors) begin(t *testing.T, request string) {
-	t.Helper()
-	nc := dial(t, v.server.Addrs()[0])
+func (w *way) begin(request string) {
+	w.Helper()
+	nc := w.dial()
 	if _, err := io.WriteString(nc, request); err != nil {
-		t.Fatal(err)
+		w.Fatal(err)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -24,7 +23,6 @@ import (
 	spans "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
-	"millrace/internal/engine"
 	"millrace/internal/observe/accesslog"
 	"millrace/internal/observe/trace"
 )
@@ -112,10 +110,11 @@ func TestTracing(t *testing.T) {
 			"sites:\n- routes:\n    /: {proxy: %q}\n    /cached/: {cache: %q}\n", net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort(t))), cert, key, from, store.URL, upstream.URL, upstream.URL))
 		cfg.Log = accesslog.Options{File: log, Format: "json"}
 		srv := start(t, cfg)
-		for name, c := range clients(t, srv, pool) {
+		for _, name := range protocols {
+			w := wayTo(t, name, srv, &tls.Config{RootCAs: pool, ServerName: "localhost"})
 			for _, path := range []string{"/", "/cached/" + name + fmt.Sprint(trusted)} {
 				h := http.Header{"Traceparent": {"00-" + theirs + "-00f067aa0ba902b7-01"}, "Tracestate": {"v=1"}, "X-Request-Id": {"from-" + name}}
-				resp, _, err := c(path, h)
+				resp, _, err := w.try(http.MethodGet, path, "", h)
 				if err != nil {
 					t.Fatal(name, err)
 				}
@@ -170,48 +169,6 @@ func hasID(t *testing.T, path, id string) {
 		}
 	}
 	t.Errorf("no line has the id %q", id)
-}
-
-// clients ask over HTTP/1.1, with TLS, HTTP/2 and HTTP/3.
-func clients(t *testing.T, srv *engine.Server, pool *x509.CertPool) map[string]func(string, http.Header) (*http.Response, string, error) {
-	t.Helper()
-	all := map[string]func(string, http.Header) (*http.Response, string, error){}
-	for _, addr := range srv.Addrs() {
-		host := strings.TrimPrefix(strings.TrimPrefix(addr, "https://"), "http://")
-		over := func(transport http.RoundTripper) func(string, http.Header) (*http.Response, string, error) {
-			return func(path string, h http.Header) (*http.Response, string, error) {
-				r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, addr+path, nil)
-				if err != nil {
-					return nil, "", err
-				}
-				r.Header = h
-				resp, err := transport.RoundTrip(r)
-				if err != nil {
-					return nil, "", err
-				}
-				defer resp.Body.Close()
-				body, err := io.ReadAll(resp.Body)
-				return resp, string(body), err
-			}
-		}
-		if strings.HasPrefix(addr, "http:") {
-			all["h1"] = over(&http.Transport{})
-			continue
-		}
-		for name, two := range map[string]bool{"h1tls": false, "h2": true} {
-			tr := &http.Transport{ForceAttemptHTTP2: two, TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: "localhost"}}
-			t.Cleanup(tr.CloseIdleConnections)
-			all[name] = over(tr)
-		}
-		h3 := newOverHTTP3(t, host, pool)
-		all["h3"] = func(path string, h http.Header) (*http.Response, string, error) {
-			return h3.do(http.MethodGet, path, "", h)
-		}
-	}
-	if len(all) != 4 {
-		t.Fatalf("the server has %v", srv.Addrs())
-	}
-	return all
 }
 
 // TestRequestIDOnHotAnswers: finished answers are the same for all, so they have no

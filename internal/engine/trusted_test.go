@@ -1,11 +1,9 @@
 package engine_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"net"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -28,7 +26,7 @@ func TestTrustedClaimsAreKeyed(t *testing.T) {
 		if _, err := fmt.Fprintf(nc, "GET /x HTTP/1.1\r\nHost: %s\r\n%s\r\n", host, strings.Join(append(fields, ""), "\r\n")); err != nil {
 			t.Fatal(err)
 		}
-		_, said, header := (&visitors{t: t}).read(http.ReadResponse(bufio.NewReader(nc), nil))
+		_, said, header := readAnswer(t, nc)
 		for line := range strings.SplitSeq(said, "\n") {
 			if strings.HasPrefix(line, "host: ") || strings.HasPrefix(line, "Forwarded: ") || strings.HasPrefix(line, "X-Forwarded-Host: ") || strings.HasPrefix(line, "X-Forwarded-Proto: ") {
 				answer += line + "\n"
