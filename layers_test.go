@@ -80,13 +80,14 @@ var layers = [][]room{
 		{"store", "bus/bustest bus/nats disk memory redis s3 storetest | . bus"},
 	},
 	{
-		{"internal/process", "confine gogc handover servertest steer"},
+		{"internal/process", "confine gogc handover steer"},
 	},
 	{
 		{"internal/wire", "dictionary | compress | h2 lean negotiate netset send | condition epoll field lookup proxyline stall urlpath"},
 	},
 	{
 		{"internal/bytesize", "."},
+		{"internal/process", "servertest"}, // for the tests of all others
 	},
 }
 

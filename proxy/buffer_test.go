@@ -5,12 +5,14 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"millrace/internal/process/servertest"
 )
 
 // TestUploadIsTakenIn: the upstream is asked once, with all of a body that is
 // longer than what is kept in memory, and never with one that is too long.
 func TestUploadIsTakenIn(t *testing.T) {
-	overEach(t, func(t *testing.T, protocol string) {
+	servertest.OverProtocols(t, func(t *testing.T, protocol string) {
 		o := Options{Buffer: Buffer{Request: 1, File: 300_000}}
 		r := newRig(t, protocol, o, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			body, err := io.ReadAll(q.Body)

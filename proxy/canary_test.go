@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"millrace/internal/process/servertest"
 	"millrace/internal/upstream"
 )
 
@@ -41,7 +42,7 @@ func splitRig(t *testing.T, protocol string, c Canary) *rig {
 }
 
 func TestCanaryByCookie(t *testing.T) {
-	overEach(t, func(t *testing.T, protocol string) {
+	servertest.OverProtocols(t, func(t *testing.T, protocol string) {
 		r := splitRig(t, protocol, Canary{Share: 30, Cookie: "version", Header: "x-canary"})
 		seen := map[string]int{}
 		for range 300 {

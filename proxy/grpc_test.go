@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"millrace/internal/process/servertest"
 	"millrace/internal/upstream"
 )
 
@@ -65,18 +65,13 @@ func grpcServer(w http.ResponseWriter, r *http.Request) {
 // gRPC passes in both directions at once, with its trailers, to servers over
 // h2c and TLS.
 func TestGRPC(t *testing.T) {
-	for _, scheme := range []string{"h2c", "https"} {
-		t.Run(scheme, func(t *testing.T) {
-			up := httptest.NewUnstartedServer(http.HandlerFunc(grpcServer))
+	for _, protocol := range []string{"h2c", "h2"} {
+		t.Run(protocol, func(t *testing.T) {
+			up := servertest.Serve(t, protocol, http.HandlerFunc(grpcServer))
 			var o Options
-			if scheme == "h2c" {
-				up.Config.Protocols = new(http.Protocols)
-				up.Config.Protocols.SetUnencryptedHTTP2(true)
-				up.Start()
+			if protocol == "h2c" {
 				o.To = []string{"h2c://" + up.Listener.Addr().String()}
 			} else {
-				up.EnableHTTP2 = true
-				up.StartTLS()
 				o.To = []string{"https://" + up.Listener.Addr().String()}
 				o.TLS.CA = filepath.Join(t.TempDir(), "ca.pem")
 				ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: up.Certificate().Raw})
@@ -84,7 +79,6 @@ func TestGRPC(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			defer up.Close()
 			pool, err := upstream.New(o.Options, nil)
 			if err != nil {
 				t.Fatal(err)

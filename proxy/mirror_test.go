@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"millrace/internal/process/servertest"
 	"millrace/internal/upstream"
 )
 
@@ -53,7 +54,7 @@ func newMirrored(t *testing.T, protocol string, m Mirror, back http.HandlerFunc)
 }
 
 func TestMirror(t *testing.T) {
-	overEach(t, func(t *testing.T, protocol string) {
+	servertest.OverProtocols(t, func(t *testing.T, protocol string) {
 		x := newMirrored(t, protocol, Mirror{Body: 10}, nil)
 		for _, c := range []struct {
 			method, body string

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"millrace/internal/process/servertest"
 	"millrace/internal/upstream"
 )
 
@@ -32,7 +33,7 @@ func pooled(t *testing.T, protocol string, up http.Handler) *rig {
 
 // What the proxy promises holds with the pool that it is made for.
 func TestWithPool(t *testing.T) {
-	overEach(t, func(t *testing.T, protocol string) {
+	servertest.OverProtocols(t, func(t *testing.T, protocol string) {
 		var trailer http.Header
 		r := pooled(t, protocol, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == "GET" {

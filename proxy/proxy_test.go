@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"millrace/internal/process/servertest"
 	"millrace/internal/upstream"
 )
 
@@ -43,7 +44,7 @@ func (r *rig) told(q *http.Request) told {
 }
 
 func TestPassesRequestsOn(t *testing.T) {
-	overEach(t, func(t *testing.T, protocol string) {
+	servertest.OverProtocols(t, func(t *testing.T, protocol string) {
 		r := newRig(t, protocol, Options{}, http.HandlerFunc(tell))
 		proto, via, te := "http", "1.1 millrace", "deflate, trailers;q=0.5"
 		if protocol != "h1" {
@@ -129,7 +130,7 @@ func TestFieldTables(t *testing.T) {
 }
 
 func TestPassesAnswersOn(t *testing.T) {
-	overEach(t, func(t *testing.T, protocol string) {
+	servertest.OverProtocols(t, func(t *testing.T, protocol string) {
 		r := newRig(t, protocol, Options{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			h := w.Header()
 			h["Date"] = []string{"Tue, 01 Jan 2019 00:00:00 GMT"}
@@ -222,7 +223,7 @@ func TestTruncated(t *testing.T) {
 		"chunked": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
 		"garbage": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nxyz\r\n",
 	} {
-		overEach(t, func(t *testing.T, protocol string) {
+		servertest.OverProtocols(t, func(t *testing.T, protocol string) {
 			r := rigTo(t, protocol, to(rawUpstream(t, answer)))
 			res, err := r.client.Do(r.request("GET", "/"+name, nil))
 			if err == nil {
@@ -252,7 +253,7 @@ func TestFail(t *testing.T) {
 		{fmt.Errorf("%w: 10.1.2.3:5000", upstream.ErrUnhealthy), 503},
 		{fmt.Errorf("%w: 10.1.2.3:5000", upstream.ErrTimeout), 504},
 	} {
-		overEach(t, func(t *testing.T, protocol string) {
+		servertest.OverProtocols(t, func(t *testing.T, protocol string) {
 			r := rigTo(t, protocol, to("http://10.1.2.3:5000"))
 			r.tripper = tripper(func(*http.Request) (*http.Response, error) { return nil, tt.err })
 			res, body := r.get("/secret?q=1")

@@ -6,13 +6,15 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"millrace/internal/process/servertest"
 )
 
 // A PUT whose connection breaks off is sent again with all of its body, from
 // memory or a file; a POST is not.
 func TestRepeatedUpload(t *testing.T) {
 	for _, size := range []int{10, 70_000, 3 << 20} { // each with a pool of its own: repeats have a budget
-		overEach(t, func(t *testing.T, protocol string) {
+		servertest.OverProtocols(t, func(t *testing.T, protocol string) {
 			repeatedUpload(t, protocol, strings.Repeat("0123456789", size/10))
 		})
 	}

@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"millrace/internal/process/servertest"
 	"millrace/internal/upstream"
 )
 
@@ -48,16 +49,6 @@ type rig struct {
 	tripper http.RoundTripper
 }
 
-// protocols are what clients speak to the proxy.
-var protocols = []string{"h1", "tls", "h2"}
-
-// overEach runs a test over every protocol.
-func overEach(t *testing.T, f func(t *testing.T, protocol string)) {
-	for _, p := range protocols {
-		t.Run(p, func(t *testing.T) { f(t, p) })
-	}
-}
-
 // newRig starts a proxy with a front of one protocol, to an upstream.
 func newRig(t *testing.T, protocol string, o Options, up http.Handler) *rig {
 	t.Helper()
@@ -84,24 +75,9 @@ func rigTo(t *testing.T, protocol string, o Options) *rig {
 }
 
 func (r *rig) start(protocol string, h http.Handler) {
-	r.front = httptest.NewUnstartedServer(h)
-	r.front.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
-	switch protocol {
-	case "h1":
-		r.front.Start()
-	case "tls":
-		r.front.StartTLS()
-	case "h2":
-		r.front.EnableHTTP2 = true
-		r.front.StartTLS()
-	}
-	r.client = r.front.Client()
-	r.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	front, client := r.front, r.client
-	r.t.Cleanup(func() {
-		client.CloseIdleConnections()
-		front.Close()
-	})
+	f := servertest.Serve(r.t, protocol, h)
+	r.front, r.client = f.Server, f.Client()
+	r.client.Transport.(*http.Transport).DisableCompression = false // as clients have it
 }
 
 type tripper func(*http.Request) (*http.Response, error)

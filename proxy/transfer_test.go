@@ -15,11 +15,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"millrace/internal/process/servertest"
 )
 
 // Events reach the client while the stream is open, the header even before them.
 func TestStreams(t *testing.T) {
-	overEach(t, func(t *testing.T, protocol string) {
+	servertest.OverProtocols(t, func(t *testing.T, protocol string) {
 		next := make(chan string)
 		r := newRig(t, protocol, Options{Stream: true}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
@@ -76,7 +78,7 @@ func TestPauses(t *testing.T) {
 
 // A conversation: each side hears the other while its own body goes on.
 func TestBothWaysAtOnce(t *testing.T) {
-	overEach(t, func(t *testing.T, protocol string) {
+	servertest.OverProtocols(t, func(t *testing.T, protocol string) {
 		r := newRig(t, protocol, Options{Stream: true}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			http.NewResponseController(w).EnableFullDuplex()
 			w.(http.Flusher).Flush()
@@ -111,7 +113,7 @@ func TestBothWaysAtOnce(t *testing.T) {
 }
 
 func TestTrailers(t *testing.T) {
-	overEach(t, func(t *testing.T, protocol string) {
+	servertest.OverProtocols(t, func(t *testing.T, protocol string) {
 		var got http.Header
 		r := newRig(t, protocol, Options{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			io.Copy(io.Discard, r.Body)
@@ -140,7 +142,7 @@ func TestTrailers(t *testing.T) {
 
 // Interim responses go out as they come, and leave no trace in the last.
 func TestEarlyHints(t *testing.T) {
-	overEach(t, func(t *testing.T, protocol string) {
+	servertest.OverProtocols(t, func(t *testing.T, protocol string) {
 		r := newRig(t, protocol, Options{}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			h := w.Header()
 			for _, link := range []string{"</a.css>; rel=preload", "</b.css>; rel=preload"} {
@@ -285,7 +287,7 @@ func TestBadUploads(t *testing.T) {
 
 // A client that goes away ends its request upstream, without a line in the log.
 func TestClientGoesAway(t *testing.T) {
-	overEach(t, func(t *testing.T, protocol string) {
+	servertest.OverProtocols(t, func(t *testing.T, protocol string) {
 		arrived, ended := make(chan bool, 1), make(chan error, 1)
 		r := newRig(t, protocol, Options{Stream: true}, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			arrived <- true

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"millrace/internal/process/servertest"
 	"millrace/internal/upstream"
 	"millrace/internal/upstream/spool"
 )
@@ -18,21 +19,16 @@ import (
 // upstream, even where there is no space to take the answer in.
 func TestSlowReadersHoldNoPlace(t *testing.T) {
 	long := bytes.Repeat([]byte("x"), 16<<20)
-	back := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+	back := servertest.Serve(t, "h2c", http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if q.URL.Path == "/long" {
 			_, _ = w.Write(long)
 			return
 		}
 		_, _ = io.WriteString(w, "short")
-	}))
-	back.Config.Protocols = new(http.Protocols)
-	back.Config.Protocols.SetHTTP1(true)
-	back.Config.Protocols.SetUnencryptedHTTP2(true)
-	back.Start()
-	t.Cleanup(back.Close)
+	}), func(s *httptest.Server) { s.Config.Protocols.SetHTTP1(true) })
 	for _, scheme := range []string{"http", "h2c"} {
 		t.Run(scheme, func(t *testing.T) {
-			overEach(t, func(t *testing.T, protocol string) {
+			servertest.OverProtocols(t, func(t *testing.T, protocol string) {
 				to := strings.Replace(back.URL, "http", scheme, 1)
 				pool, err := upstream.New(upstream.Options{To: []string{to}, Concurrency: 1, QueueTimeout: 20 * time.Second}, slog.New(slog.DiscardHandler))
 				if err != nil {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
-	"io"
 	"io/fs"
 	"math/rand/v2"
 	"net/http"
@@ -19,6 +18,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"millrace/internal/process/servertest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -78,49 +79,19 @@ func ask(h http.Handler, method, target string, kv ...string) *httptest.Response
 	return w
 }
 
-// eachProtocol runs a test over HTTP/1.1, HTTP/1.1 with TLS, and HTTP/2.
+// eachProtocol runs a test over each protocol. No answer is without a length.
 func eachProtocol(t *testing.T, h http.Handler, test func(t *testing.T, ask func(method, target string, kv ...string) (*http.Response, string))) {
-	for _, proto := range []string{"h1", "h1+TLS", "h2"} {
-		t.Run(proto, func(t *testing.T) {
-			s := httptest.NewUnstartedServer(h)
-			s.EnableHTTP2 = proto == "h2"
-			if proto == "h1" {
-				s.Start()
-			} else {
-				s.StartTLS()
+	t.Helper()
+	servertest.EachProtocol(t, h, func(t *testing.T, f *servertest.Front) {
+		test(t, func(method, target string, kv ...string) (*http.Response, string) {
+			t.Helper()
+			res, body := f.Ask(t, method, target, kv...)
+			if len(res.TransferEncoding) > 0 {
+				t.Errorf("%s %s: chunked", method, target)
 			}
-			defer s.Close()
-			c := s.Client()
-			c.Transport.(*http.Transport).DisableCompression = true
-			c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-			test(t, func(method, target string, kv ...string) (*http.Response, string) {
-				t.Helper()
-				req, err := http.NewRequestWithContext(t.Context(), method, s.URL+target, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for i := 0; i < len(kv); i += 2 {
-					req.Header.Add(kv[i], kv[i+1])
-				}
-				res, err := c.Do(req)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer res.Body.Close()
-				body, err := io.ReadAll(res.Body)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if len(res.TransferEncoding) > 0 {
-					t.Errorf("%s %s: chunked", method, target)
-				}
-				if proto == "h2" && res.ProtoMajor != 2 {
-					t.Fatal("not HTTP/2")
-				}
-				return res, string(body)
-			})
+			return res, body
 		})
-	}
+	})
 }
 
 func page(t *testing.T, name string) string {

@@ -41,22 +41,23 @@ type front struct {
 // serve starts a server for a handler.
 func serve(t *testing.T, name string, secure bool, h *websocket.Handler) front {
 	t.Helper()
-	s := httptest.NewUnstartedServer(h)
-	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
 	f := front{name: name, handler: h}
+	protocol := "h1"
 	if secure {
+		protocol = "tls"
+	}
+	s := servertest.Serve(t, protocol, h, func(s *httptest.Server) {
+		if !secure {
+			return
+		}
 		cert := servertest.Make(t, "echo", "echo.example")
 		s.EnableHTTP2 = extended()
 		// Less than a connection has, or one stream that stands still is enough
 		// to stop the others of its connection.
 		s.Config.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: 256 << 10}
 		s.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, CurvePreferences: []tls.CurveID{tls.X25519}}
-		s.StartTLS()
 		f.tls = &tls.Config{RootCAs: servertest.Pool(cert), ServerName: "echo.example"}
-	} else {
-		s.Start()
-	}
-	t.Cleanup(s.Close)
+	})
 	f.addr, f.url = s.Listener.Addr().String(), s.URL
 	return f
 }

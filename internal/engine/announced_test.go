@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"millrace/internal/process/servertest"
 )
 
 // announcing dials like a load balancer: with a header in front of everything.
@@ -28,7 +30,7 @@ func announcing(t *testing.T, from, addr, header string) net.Conn {
 func TestProxyProtocol(t *testing.T) {
 	cert, key, pool := certificate(t)
 	dir := folder(t, map[string]string{"index.html": "home"})
-	withLaneAndWithout(t, func(t *testing.T, off bool) {
+	servertest.WithLaneAndWithout(t, func(t *testing.T, off bool) {
 		srv, said := startLoud(t, fmt.Sprintf(`
 listen: 127.0.0.1:0
 tls: {listen: "127.0.0.1:0", cert: %q, key: %q}

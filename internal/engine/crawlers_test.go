@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"millrace/internal/engine"
+	"millrace/internal/process/servertest"
 )
 
 // browsers are what a browser, or who follows a page's links, sends besides.
@@ -142,7 +143,7 @@ func TestChallenge(t *testing.T) {
 // and rate_limit holds for those who have one.
 func TestChallengeByRate(t *testing.T) {
 	dir := folder(t, map[string]string{"index.html": "home"})
-	withLaneAndWithout(t, func(t *testing.T, off bool) {
+	servertest.WithLaneAndWithout(t, func(t *testing.T, off bool) {
 		srv := start(t, parse(t, fmt.Sprintf(`
 listen: 127.0.0.1:0
 lane: {off: %v}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"millrace/internal/process/servertest"
 )
 
 // statuses sends requests over one connection and returns the statuses.
@@ -49,7 +51,7 @@ func dialFrom(t *testing.T, from, url string) net.Conn {
 // client behind a trusted proxy, and for paths that nothing answers.
 func TestGates(t *testing.T) {
 	dir := folder(t, map[string]string{"index.html": "home", "a.html": "a", "office/index.html": "office", "open/index.html": "open"})
-	withLaneAndWithout(t, func(t *testing.T, off bool) {
+	servertest.WithLaneAndWithout(t, func(t *testing.T, off bool) {
 		yaml := `
 listen: 127.0.0.1:0
 lane: {off: ` + strconv.FormatBool(off) + `}
@@ -150,7 +152,7 @@ func TestLimitsOutliveReloads(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	dir := folder(t, map[string]string{"index.html": "home"})
 	said := map[bool]map[string][]string{true: {}, false: {}} // without the lane, and with it
-	withLaneAndWithout(t, func(t *testing.T, off bool) {
+	servertest.WithLaneAndWithout(t, func(t *testing.T, off bool) {
 		for name, more := range map[string]string{"rate": "rate_limit: {rate: 4/h}", "page": "rate_limit: {rate: 4/h}, errors: {429: /full.txt}", "field": "rate_limit: {rate: 4/h}, headers: {set: {X-Own: a}}"} {
 			srv := start(t, parse(t, "listen: 127.0.0.1:0\nlane: {off: "+strconv.FormatBool(off)+"}\nsites: [{"+more+", routes: {/: {static: {root: "+dir+"}}, /full.txt: {respond: full}}}]"))
 			nc := dialFrom(t, "127.0.0.1", srv.Addrs()[0])

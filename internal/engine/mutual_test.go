@@ -47,7 +47,7 @@ func TestClientCertificates(t *testing.T) {
 	dir := folder(t, map[string]string{"index.html": "page"})
 	forged := http.Header{"X-Ssl-Client-Subject": {"CN=root"}, "X_ssl_client_subject": {"CN=root"}, "X-SSL-Client-SUBJECT": {"CN=root"}}
 	const subject = `X-Ssl-Client-Subject=CN=\C3\A4nn\0D\0AX: y;`
-	withLaneAndWithout(t, func(t *testing.T, off bool) {
+	servertest.WithLaneAndWithout(t, func(t *testing.T, off bool) {
 		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort(t)))
 		yaml := fmt.Sprintf(`
 listen: []

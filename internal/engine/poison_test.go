@@ -155,7 +155,7 @@ func TestNeverArrives(t *testing.T) {
 				if serial++; !w.takes(cases) {
 					continue
 				}
-				status, said, _ := w.visit(fmt.Sprintf("%s%d", route, serial), q)
+				status, said, _ := w.visit(fmt.Sprintf("%s%s%d", route, w.protocol, serial), q)
 				if strings.Contains(said, forged) || status != 200 {
 					w.Errorf("%s on %s: %d\n%s", kind, route, status, said)
 				}
@@ -191,7 +191,7 @@ func TestNeverArrives(t *testing.T) {
 					"field": {header: []string{spelled, forged}}, "trailer": {method: "POST", body: "x", trailer: []string{spelled, forged}},
 				} {
 					serial++
-					status, said, _ := w.visit(fmt.Sprintf("%s%d", route, serial), q)
+					status, said, _ := w.visit(fmt.Sprintf("%s%s%d", route, w.protocol, serial), q)
 					if strings.Contains(said, forged) || !strings.Contains(said, "acme") || status != 200 {
 						w.Errorf("the %s %s on %s: %d\n%s", kind, spelled, route, status, said)
 					}

@@ -15,6 +15,7 @@ import (
 
 	"millrace/internal/config"
 	"millrace/internal/engine"
+	"millrace/internal/process/servertest"
 )
 
 // protocols are what clients speak: HTTP/1.1, the same with TLS, HTTP/2 and HTTP/3.
@@ -41,7 +42,7 @@ func everyWay(t *testing.T, sites string, test func(w *way)) {
 func everyWayWith(t *testing.T, sites string, amend func(*config.Config), test func(w *way)) {
 	t.Helper()
 	cert, key, pool := certificate(t)
-	withLaneAndWithout(t, func(t *testing.T, off bool) {
+	servertest.WithLaneAndWithout(t, func(t *testing.T, off bool) {
 		cfg := parse(t, fmt.Sprintf("listen: 127.0.0.1:0\ntls: {listen: [\"127.0.0.1:0\"], cert: %q, key: %q, redirect: false, http3: true}\nlane: {off: %v}\n%s", cert, key, off, sites))
 		amend(cfg)
 		srv := start(t, cfg)
@@ -53,15 +54,6 @@ func everyWayWith(t *testing.T, sites string, amend func(*config.Config), test f
 			})
 		}
 	})
-}
-
-// withLaneAndWithout is for tests that start a server of their own: a config says
-// lane: {off: true} where off is true.
-func withLaneAndWithout(t *testing.T, test func(t *testing.T, off bool)) {
-	t.Helper()
-	for _, name := range []string{"lane", "no-lane"} {
-		t.Run(name, func(t *testing.T) { test(t, name == "no-lane") })
-	}
 }
 
 // wayTo is a client of a server that runs; conf is for what is not plain.

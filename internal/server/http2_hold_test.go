@@ -11,6 +11,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"millrace/internal/lane"
+	"millrace/internal/process/servertest"
 	"millrace/internal/wire/send"
 )
 
@@ -218,46 +219,44 @@ func TestHTTP2Purge(t *testing.T) {
 // Nothing of a connection that is closed is left, whoever has answered on it.
 func TestHTTP2LeavesNothing(t *testing.T) {
 	const connections, most = 200, 1 << 20 // bytes: half of what they hold
-	for name, o := range map[string]lane.Options{"lane": {}, "no lane": {Off: true}} {
-		t.Run(name, func(t *testing.T) {
-			r := start(t, plan{lane: o})
-			r.teach(t, "tls", "/hot")
-			held := func() int64 {
-				eventually(t, "all connections are closed", func() bool { return r.srv.slots.used() == 0 })
-				var m runtime.MemStats
-				runtime.GC()
-				runtime.GC() // the pools, too
-				runtime.ReadMemStats(&m)
-				return int64(m.HeapAlloc)
+	servertest.WithLaneAndWithout(t, func(t *testing.T, off bool) {
+		r := start(t, plan{lane: lane.Options{Off: off}})
+		r.teach(t, "tls", "/hot")
+		held := func() int64 {
+			eventually(t, "all connections are closed", func() bool { return r.srv.slots.used() == 0 })
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.GC() // the pools, too
+			runtime.ReadMemStats(&m)
+			return int64(m.HeapAlloc)
+		}
+		visit := func(n int) {
+			conf := r.clientTLS.Clone()
+			conf.NextProtos = []string{"h2"}
+			for range n {
+				func(sub testing.TB) {
+					h := speakHTTP2(sub, r.secure, conf)
+					h.get(t, 1, "/hot")
+					h.get(t, 3, "/slow")
+					_ = h.nc.Close()
+				}(&noCleanup{t})
 			}
-			visit := func(n int) {
-				conf := r.clientTLS.Clone()
-				conf.NextProtos = []string{"h2"}
-				for range n {
-					func(sub testing.TB) {
-						h := speakHTTP2(sub, r.secure, conf)
-						h.get(t, 1, "/hot")
-						h.get(t, 3, "/slow")
-						_ = h.nc.Close()
-					}(&noCleanup{t})
-				}
-			}
-			visit(20)
-			before := held()
-			visit(connections)
-			var left int64
-			eventually(t, "their memory is free", func() bool {
-				left = held() - before
-				return left < most
-			})
-			r.srv.streams.mu.Lock()
-			defer r.srv.streams.mu.Unlock()
-			if n := len(r.srv.streams.idle); n > 0 {
-				t.Errorf("%d connections that are closed count as idle", n)
-			}
-			t.Logf("%d KiB more", left>>10)
+		}
+		visit(20)
+		before := held()
+		visit(connections)
+		var left int64
+		eventually(t, "their memory is free", func() bool {
+			left = held() - before
+			return left < most
 		})
-	}
+		r.srv.streams.mu.Lock()
+		defer r.srv.streams.mu.Unlock()
+		if n := len(r.srv.streams.idle); n > 0 {
+			t.Errorf("%d connections that are closed count as idle", n)
+		}
+		t.Logf("%d KiB more", left>>10)
+	})
 }
 
 // noCleanup is a test that keeps nothing to its end.

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"millrace/internal/lane"
+	"millrace/internal/process/servertest"
 )
 
 // h2specFaults are the tests of h2spec that may fail: net/http's answers as well.
@@ -38,21 +39,19 @@ func TestH2spec(t *testing.T) {
 	if err != nil {
 		t.Skipf("h2spec of packaging/tools/h2spec cannot be built: %v", err)
 	}
-	for name, o := range map[string]lane.Options{"lane": {}, "no lane": {Off: true}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := start(t, plan{lane: o, handler: offering(page(smallBody), lane.Rule{})})
-			r.teach(t, "tls", "/")
-			program := strings.TrimSpace(string(out))
-			passed, failed := h2spec(t, program, r.secure)
-			if passed < 134 {
-				t.Errorf("%d tests passed", passed)
-			}
-			for _, f := range failed {
-				t.Errorf("failed, and failed again: %s", f)
-			}
-		})
-	}
+	servertest.WithLaneAndWithout(t, func(t *testing.T, off bool) {
+		t.Parallel()
+		r := start(t, plan{lane: lane.Options{Off: off}, handler: offering(page(smallBody), lane.Rule{})})
+		r.teach(t, "tls", "/")
+		program := strings.TrimSpace(string(out))
+		passed, failed := h2spec(t, program, r.secure)
+		if passed < 134 {
+			t.Errorf("%d tests passed", passed)
+		}
+		for _, f := range failed {
+			t.Errorf("failed, and failed again: %s", f)
+		}
+	})
 }
 
 // h2spec runs the program and returns how many tests passed, and which others than

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"millrace/internal/process/servertest"
 	"millrace/internal/wire/proxyline"
 )
 
@@ -53,19 +54,14 @@ func (c *behind) Read(p []byte) (int, error) { return c.r.Read(p) }
 // naming the client, also before TLS and for a WebSocket.
 func TestIntroduction(t *testing.T) {
 	for _, version := range []string{"v1", "v2"} {
-		for _, scheme := range []string{"http", "https"} {
-			t.Run(version+" "+scheme, func(t *testing.T) {
-				back := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) }))
-				ln := &introduced{Listener: back.Listener}
-				back.Listener = ln
-				back.EnableHTTP2 = true
-				if scheme == "https" {
-					back.StartTLS()
-				} else {
-					back.Start()
-				}
-				defer back.Close()
-				p, err := New(Options{To: []string{back.URL}, ProxyProtocol: version, TLS: TLS{Insecure: scheme == "https"}}, nil)
+		for _, protocol := range []string{"h1", "h2"} {
+			t.Run(version+" "+protocol, func(t *testing.T) {
+				var ln *introduced
+				back := servertest.Serve(t, protocol, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) }), func(s *httptest.Server) {
+					ln = &introduced{Listener: s.Listener}
+					s.Listener = ln
+				})
+				p, err := New(Options{To: []string{back.URL}, ProxyProtocol: version, TLS: TLS{Insecure: protocol == "h2"}}, nil)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"millrace/internal/process/servertest"
 	"millrace/internal/upstream/faulty"
 )
 
@@ -117,30 +118,22 @@ type way struct {
 }
 
 func ways() []way {
-	plain := func(scheme string, protocols func(*http.Protocols)) func(*testing.T, http.Handler) Options {
+	plain := func(protocol, scheme string) func(*testing.T, http.Handler) Options {
 		return func(t *testing.T, h http.Handler) Options {
-			ts := httptest.NewUnstartedServer(h)
-			ts.Config.Protocols = new(http.Protocols)
-			protocols(ts.Config.Protocols)
-			ts.Start()
-			t.Cleanup(ts.Close)
-			return Options{To: []string{strings.Replace(ts.URL, "http", scheme, 1)}}
+			return Options{To: []string{strings.Replace(servertest.Serve(t, protocol, h).URL, "http", scheme, 1)}}
 		}
 	}
-	secure := func(h2 bool) func(*testing.T, http.Handler) Options {
+	secure := func(protocol string) func(*testing.T, http.Handler) Options {
 		return func(t *testing.T, h http.Handler) Options {
-			ts := httptest.NewUnstartedServer(h)
-			ts.EnableHTTP2 = h2
-			ts.StartTLS()
-			t.Cleanup(ts.Close)
-			return Options{To: []string{ts.URL}, TLS: TLS{CA: writeCA(t, ts.Certificate()), ServerName: "example.com"}}
+			f := servertest.Serve(t, protocol, h)
+			return Options{To: []string{f.URL}, TLS: TLS{CA: writeCA(t, f.Certificate()), ServerName: "example.com"}}
 		}
 	}
 	return []way{
-		{"http", "HTTP/1.1", plain("http", func(p *http.Protocols) { p.SetHTTP1(true) })},
-		{"h2c", "HTTP/2.0", plain("h2c", func(p *http.Protocols) { p.SetUnencryptedHTTP2(true) })},
-		{"https", "HTTP/1.1", secure(false)},
-		{"https h2", "HTTP/2.0", secure(true)},
+		{"http", "HTTP/1.1", plain("h1", "http")},
+		{"h2c", "HTTP/2.0", plain("h2c", "h2c")},
+		{"https", "HTTP/1.1", secure("tls")},
+		{"https h2", "HTTP/2.0", secure("h2")},
 		{"unix", "HTTP/1.1", func(t *testing.T, h http.Handler) Options {
 			dir, err := os.MkdirTemp("", "up") // t.TempDir is too long for a socket
 			if err != nil {
@@ -151,11 +144,10 @@ func ways() []way {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ts := httptest.NewUnstartedServer(h)
-			ts.Listener.Close()
-			ts.Listener = l
-			ts.Start()
-			t.Cleanup(ts.Close)
+			servertest.Serve(t, "h1", h, func(s *httptest.Server) {
+				_ = s.Listener.Close()
+				s.Listener = l
+			})
 			return Options{To: []string{"unix:" + filepath.Join(dir, "s")}}
 		}},
 	}

@@ -1,5 +1,6 @@
-// Package servertest runs servers of others, such as redis-server, for tests that
-// kill them and start them again.
+// Package servertest has what tests share: handlers served over each protocol,
+// certificates, servers of others, such as redis-server, that a test kills and starts
+// again, and the wait for what must become true.
 package servertest
 
 import (

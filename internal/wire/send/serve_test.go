@@ -19,6 +19,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"millrace/internal/process/servertest"
 )
 
 var modified = time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -76,47 +78,14 @@ func answersOf(t *testing.T, body []byte) map[string]*Answer {
 	return map[string]*Answer{"body": bodyAnswer(body), "file": fileAnswer(t, body), "based file": basedAnswer(t, body)}
 }
 
-// eachProtocol runs a test over HTTP/1.1, HTTP/1.1 with TLS, and HTTP/2.
-func eachProtocol(t *testing.T, h http.Handler, test func(t *testing.T, c *http.Client, url string)) {
-	for _, proto := range []string{"h1", "h1+TLS", "h2"} {
-		t.Run(proto, func(t *testing.T) {
-			s := httptest.NewUnstartedServer(h)
-			s.EnableHTTP2 = proto == "h2"
-			if proto == "h1" {
-				s.Start()
-			} else {
-				s.StartTLS()
-			}
-			defer s.Close()
-			c := s.Client()
-			c.Transport.(*http.Transport).DisableCompression = true
-			test(t, c, s.URL)
-		})
-	}
-}
-
-func get(t *testing.T, c *http.Client, method, url string, kv ...string) (*http.Response, string) {
+// get asks for an answer, which has a length.
+func get(t *testing.T, f *servertest.Front, method string, kv ...string) (*http.Response, string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := 0; i < len(kv); i += 2 {
-		req.Header.Add(kv[i], kv[i+1])
-	}
-	res, err := c.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatalf("%s with %v: %v", method, kv, err)
-	}
+	res, body := f.Ask(t, method, "", kv...)
 	if len(res.TransferEncoding) > 0 {
 		t.Errorf("%s with %v: sent with Transfer-Encoding %v", method, kv, res.TransferEncoding)
 	}
-	return res, string(body)
+	return res, body
 }
 
 func TestServe(t *testing.T) {
@@ -124,7 +93,7 @@ func TestServe(t *testing.T) {
 	date := modified.Format(http.TimeFormat)
 	for kind, a := range answersOf(t, content) {
 		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { Serve(w, r, a) })
-		eachProtocol(t, h, func(t *testing.T, c *http.Client, url string) {
+		servertest.EachProtocol(t, h, func(t *testing.T, f *servertest.Front) {
 			for _, q := range []struct {
 				method string
 				header []string
@@ -153,7 +122,7 @@ func TestServe(t *testing.T) {
 				{"GET", []string{"Range", "bytes=0-,0-"}, 200, int64(size), string(content), ""},
 				{"GET", []string{"Range", "bytes=0-1", "Range", "bytes=2-3"}, 200, int64(size), string(content), ""},
 			} {
-				res, body := get(t, c, q.method, url, q.header...)
+				res, body := get(t, f, q.method, q.header...)
 				if res.StatusCode != q.status || body != q.body || res.Header.Get("Content-Range") != q.rng {
 					t.Errorf("%s: %s %v: %d, %d bytes, range %q; want %d, %d bytes, range %q", kind, q.method, q.header,
 						res.StatusCode, len(body), res.Header.Get("Content-Range"), q.status, len(q.body), q.rng)
@@ -189,10 +158,10 @@ func TestNotModifiedKeepsWhatRevalidates(t *testing.T) {
 func TestMultipart(t *testing.T) {
 	for kind, a := range answersOf(t, content) {
 		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { Serve(w, r, a) })
-		eachProtocol(t, h, func(t *testing.T, c *http.Client, url string) {
+		servertest.EachProtocol(t, h, func(t *testing.T, f *servertest.Front) {
 			// The second part is large enough for the section to be passed on.
 			last := 20 + together + 10
-			res, body := get(t, c, "GET", url, "Range", fmt.Sprintf("bytes=4-7, 20-%d, -2", last))
+			res, body := get(t, f, "GET", "Range", fmt.Sprintf("bytes=4-7, 20-%d, -2", last))
 			if res.StatusCode != 206 || res.Header.Get("Content-Range") != "" {
 				t.Fatalf("%s: %d, Content-Range %q", kind, res.StatusCode, res.Header.Get("Content-Range"))
 			}
@@ -251,9 +220,9 @@ func TestRangesOnlyWhereOffered(t *testing.T) {
 func TestServeStatus(t *testing.T) {
 	a := bodyAnswer([]byte("gone"))
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { ServeStatus(w, r, 404, a) })
-	eachProtocol(t, h, func(t *testing.T, c *http.Client, url string) {
+	servertest.EachProtocol(t, h, func(t *testing.T, f *servertest.Front) {
 		for _, method := range []string{"GET", "HEAD"} {
-			res, body := get(t, c, method, url, "If-None-Match", `"tag"`, "Range", "bytes=0-1")
+			res, body := get(t, f, method, "If-None-Match", `"tag"`, "Range", "bytes=0-1")
 			if res.StatusCode != 404 || method == "GET" && body != "gone" || res.ContentLength != 4 {
 				t.Errorf("%s: %d %q", method, res.StatusCode, body)
 			}
@@ -272,7 +241,7 @@ func TestOtherStatuses(t *testing.T) {
 		for _, status := range []int{203, 301, 404, 410, 503, 599} {
 			a.Status = status
 			h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { Serve(w, r, a) })
-			eachProtocol(t, h, func(t *testing.T, c *http.Client, url string) {
+			servertest.EachProtocol(t, h, func(t *testing.T, f *servertest.Front) {
 				for _, header := range [][]string{
 					nil,
 					{"If-None-Match", `"tag"`},
@@ -281,7 +250,7 @@ func TestOtherStatuses(t *testing.T) {
 					{"If-Modified-Since", modified.Format(http.TimeFormat)},
 				} {
 					for _, method := range []string{"GET", "HEAD"} {
-						res, body := get(t, c, method, url, header...)
+						res, body := get(t, f, method, header...)
 						want := string(content)
 						if method == "HEAD" {
 							want = ""
@@ -300,8 +269,8 @@ func TestOtherStatuses(t *testing.T) {
 func TestNoContent(t *testing.T) {
 	a := &Answer{Status: 204, Header: http.Header{"X-A": {"b"}, "Content-Length": {"0"}}}
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { Serve(w, r, a) })
-	eachProtocol(t, h, func(t *testing.T, c *http.Client, url string) {
-		res, _ := get(t, c, "GET", url)
+	servertest.EachProtocol(t, h, func(t *testing.T, f *servertest.Front) {
+		res, _ := get(t, f, "GET")
 		if _, length := res.Header["Content-Length"]; res.StatusCode != 204 || length || res.Header.Get("X-A") != "b" {
 			t.Errorf("%d, %v", res.StatusCode, res.Header)
 		}
@@ -315,9 +284,9 @@ func TestNoContentTypeIsMadeUp(t *testing.T) {
 	a := bodyAnswer([]byte("<html>"))
 	a.Header.Del("Content-Type")
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { Serve(w, r, a) })
-	eachProtocol(t, h, func(t *testing.T, c *http.Client, url string) {
+	servertest.EachProtocol(t, h, func(t *testing.T, f *servertest.Front) {
 		for _, a.Status = range []int{0, 404} {
-			if res, _ := get(t, c, "GET", url); len(res.Header["Content-Type"]) != 0 {
+			if res, _ := get(t, f, "GET"); len(res.Header["Content-Type"]) != 0 {
 				t.Errorf("%d has Content-Type %q", res.StatusCode, res.Header["Content-Type"])
 			}
 		}
@@ -343,8 +312,8 @@ func TestMissingContentLengthIsAdded(t *testing.T) {
 	a := bodyAnswer(content)
 	a.Header.Del("Content-Length")
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { Serve(w, r, a) })
-	eachProtocol(t, h, func(t *testing.T, c *http.Client, url string) {
-		if res, _ := get(t, c, "GET", url); res.ContentLength != int64(len(content)) {
+	servertest.EachProtocol(t, h, func(t *testing.T, f *servertest.Front) {
+		if res, _ := get(t, f, "GET"); res.ContentLength != int64(len(content)) {
 			t.Errorf("Content-Length %d", res.ContentLength)
 		}
 	})
@@ -356,12 +325,12 @@ func TestShrunkFileAborts(t *testing.T) {
 		a.Size = size
 		a.Header.Set("Content-Length", fmt.Sprint(size))
 		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { Serve(w, r, a) })
-		eachProtocol(t, h, func(t *testing.T, c *http.Client, url string) {
-			req, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
+		servertest.EachProtocol(t, h, func(t *testing.T, f *servertest.Front) {
+			req, err := http.NewRequestWithContext(t.Context(), "GET", f.URL, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			res, err := c.Do(req)
+			res, err := f.Client().Do(req)
 			if err != nil {
 				return // cut before the header was out
 			}
@@ -402,14 +371,12 @@ func (l sectionListener) Accept() (net.Conn, error) {
 func TestConnectionGetsTheSectionItself(t *testing.T) {
 	a := fileAnswer(t, content)
 	var got sync.Map
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { Serve(w, r, a) }))
-	s.Listener = sectionListener{s.Listener, &got}
-	s.Start()
-	defer s.Close()
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { Serve(w, r, a) })
+	f := servertest.Serve(t, "h1", h, func(s *httptest.Server) { s.Listener = sectionListener{s.Listener, &got} })
 	last := len(content) - 1
-	get(t, s.Client(), "GET", s.URL)
-	get(t, s.Client(), "GET", s.URL, "Range", fmt.Sprintf("bytes=10-%d", last))
-	get(t, s.Client(), "GET", s.URL, "Range", fmt.Sprintf("bytes=0-1,20-%d", last))
+	get(t, f, "GET")
+	get(t, f, "GET", "Range", fmt.Sprintf("bytes=10-%d", last))
+	get(t, f, "GET", "Range", fmt.Sprintf("bytes=0-1,20-%d", last))
 	for _, n := range []int{len(content), len(content) - 10, len(content) - 20} {
 		if _, ok := got.Load(int64(n)); !ok {
 			t.Errorf("a section of all %d bytes never reached the connection", n)
@@ -426,8 +393,8 @@ func TestReaderAtFile(t *testing.T) {
 		t.Error("a bytes.Reader has no descriptor")
 	}
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { Serve(w, r, a) })
-	eachProtocol(t, h, func(t *testing.T, c *http.Client, url string) {
-		if _, body := get(t, c, "GET", url); body != string(content) {
+	servertest.EachProtocol(t, h, func(t *testing.T, f *servertest.Front) {
+		if _, body := get(t, f, "GET"); body != string(content) {
 			t.Errorf("%d bytes", len(body))
 		}
 	})
@@ -490,22 +457,11 @@ func TestLengthOverHTTP2(t *testing.T) {
 	for _, size := range []int{0, 1, 501, 4095, 4096, 4097, 70_000} {
 		for _, method := range []string{http.MethodGet, http.MethodHead} {
 			a := &Answer{Header: http.Header{"Content-Type": {"text/plain"}}, Body: make([]byte, size), Size: int64(size)}
-			s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { Serve(w, r, a) }))
-			s.EnableHTTP2 = true
-			s.StartTLS()
-			r, err := http.NewRequestWithContext(t.Context(), method, s.URL, http.NoBody)
-			if err != nil {
-				t.Fatal(err)
-			}
-			resp, err := s.Client().Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_ = resp.Body.Close()
+			f := servertest.Serve(t, "h2", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { Serve(w, r, a) }))
+			resp, _ := f.Ask(t, method, "")
 			if got := resp.Header.Values("Content-Length"); resp.ProtoMajor != 2 || len(got) != 1 || got[0] != strconv.Itoa(size) {
 				t.Errorf("%s of %d bytes over %s: Content-Length %q", method, size, resp.Proto, got)
 			}
-			s.Close()
 		}
 	}
 }
