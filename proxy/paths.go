@@ -423,12 +423,7 @@ func harmless(to string) string {
 // is reports whether an origin, in lower case and perhaps without its scheme, is
 // the server's.
 func (s *upstreamPath) is(origin string) bool {
-	for _, a := range s.authority {
-		if sameOrigin(origin, a) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.authority, func(a string) bool { return sameOrigin(origin, a) })
 }
 
 // sameOrigin compares an origin with a normal one. Without a scheme it has any.

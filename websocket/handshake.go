@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -88,12 +89,7 @@ func (h *Handler) accepts(r *http.Request) bool {
 	if u.Host != "" && sameHost(u, r) {
 		return true
 	}
-	for _, allowed := range h.options.Origins {
-		if matchesOrigin(allowed, lines[0], u) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(h.options.Origins, func(allowed string) bool { return matchesOrigin(allowed, lines[0], u) })
 }
 
 // sameHost compares an origin with the request's Host, in which the scheme's own port

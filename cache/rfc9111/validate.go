@@ -116,12 +116,7 @@ func validators(h http.Header) (tag, date string) {
 func usableTag(t string) bool {
 	opaque := weakly(t)
 	if len(opaque) >= 2 && opaque[0] == '"' && opaque[len(opaque)-1] == '"' {
-		for _, c := range []byte(opaque[1 : len(opaque)-1]) {
-			if c == '"' || c < 0x21 || c == 0x7f {
-				return false
-			}
-		}
-		return true
+		return !slices.ContainsFunc([]byte(opaque[1:len(opaque)-1]), func(c byte) bool { return c == '"' || c < 0x21 || c == 0x7f })
 	}
 	return field.Token(t) && t != "*"
 }

@@ -295,12 +295,7 @@ func (s *Settings) matchesStatus(status int) bool {
 	if s.statuses == nil {
 		return true
 	}
-	for _, r := range s.statuses {
-		if r.from <= status && status <= r.to {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.statuses, func(r statusRange) bool { return r.from <= status && status <= r.to })
 }
 
 func (s *Settings) matchesMedia(contentType string) bool {

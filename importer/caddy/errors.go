@@ -3,6 +3,7 @@ package caddy
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -122,12 +123,9 @@ func (t *site) page(d *draft.Directive, sc *scope, statuses []string, to string)
 }
 
 func in(statuses []string, status string) bool {
-	for _, s := range statuses {
-		if s == status || len(s) == 3 && strings.HasSuffix(s, "xx") && s[0] == status[0] {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(statuses, func(s string) bool {
+		return s == status || len(s) == 3 && strings.HasSuffix(s, "xx") && s[0] == status[0]
+	})
 }
 
 // error names a route for the errors of some statuses.

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -24,10 +25,5 @@ func (c *checker) websockets() {
 // anyUnread reports whether one of the ways to answer was written in a way that
 // could not be read.
 func (r route) anyUnread(c *checker, path string) bool {
-	for _, kind := range []string{"proxy", "channels"} {
-		if c.doc.unread[join(path, kind)] {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"proxy", "channels"}, func(kind string) bool { return c.doc.unread[join(path, kind)] })
 }

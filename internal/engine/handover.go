@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -176,12 +177,7 @@ func (b *builder) freedPart(key string) bool {
 	if !b.server.freed {
 		return false
 	}
-	for _, prefix := range []string{"disk ", "variants ", "cache ", "images ", "remote "} {
-		if strings.HasPrefix(key, prefix) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"disk ", "variants ", "cache ", "images ", "remote "}, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 }
 
 // Retire says that a successor serves. When Run's context ends, connections live on for

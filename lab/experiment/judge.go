@@ -229,12 +229,9 @@ func Sentence(v record.Verdict, m record.Metric) string {
 // decided reports whether nothing is left open but the placebo, which proves
 // itself by staying undecided or equal.
 func (t *trial) decided() bool {
-	for _, v := range t.res.Verdicts {
-		if v.Outcome == record.Undecided && !strings.HasSuffix(v.Arm, placeboMark) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(t.res.Verdicts, func(v record.Verdict) bool {
+		return v.Outcome == record.Undecided && !strings.HasSuffix(v.Arm, placeboMark)
+	})
 }
 
 // check asks the sanity gates.

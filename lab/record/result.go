@@ -4,7 +4,10 @@ package record
 // [Result], the reports are made from one, and the JSON file of a run is the
 // Result itself: a report shows nothing that is not in the file.
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Format names the layout of a result file. A file of any other is refused:
 // figures read by the wrong rules would still look like figures.
@@ -72,12 +75,7 @@ type Result struct {
 // Void reports whether a gate failed: then no figure of the result proves
 // anything, and every report of it is stamped.
 func (r *Result) Void() bool {
-	for _, g := range r.Gates {
-		if g.Status == Failed {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Gates, func(g Gate) bool { return g.Status == Failed })
 }
 
 // Machine is where it was measured. What could not be read is empty.

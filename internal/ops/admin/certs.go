@@ -43,25 +43,14 @@ func (d Deps) serveCerts(w http.ResponseWriter, _ *http.Request) {
 	_ = json.NewEncoder(w).Encode(all) // the client may have gone
 }
 
-// certMetrics are the metrics of each name's certificate.
-type certMetrics struct{ expires, attempts, failures, limited *exposition.Metric }
-
-func newCertMetrics() certMetrics {
-	return certMetrics{
-		expires:  describe("certificate_expires_timestamp_seconds", "When the certificate of a name ends, in seconds since 1970; of those that come by themselves.", "name"),
-		attempts: describe("certificate_attempts_total", "Attempts to get a certificate for a name.", "name"),
-		failures: describe("certificate_failures_total", "Attempts to get a certificate for a name that failed.", "name"),
-		limited:  describe("certificate_rate_limited_until_timestamp_seconds", "When the rate limit of the CA ends for a name, in seconds since 1970; only while there is one.", "name"),
-	}
-}
-
-func (d *certMetrics) collect(p *exposition.Page, c Certificate) {
+// collectCertificate adds the metrics of a name's certificate.
+func collectCertificate(p *exposition.Page, c Certificate) {
 	if c.To != nil {
-		p.Gauge(d.expires, float64(c.To.Unix()), c.Name)
+		p.Gauge(describe("certificate_expires_timestamp_seconds", "When the certificate of a name ends, in seconds since 1970; of those that come by themselves.", "name"), float64(c.To.Unix()), c.Name)
 	}
 	if c.LimitedUntil != nil {
-		p.Gauge(d.limited, float64(c.LimitedUntil.Unix()), c.Name)
+		p.Gauge(describe("certificate_rate_limited_until_timestamp_seconds", "When the rate limit of the CA ends for a name, in seconds since 1970; only while there is one.", "name"), float64(c.LimitedUntil.Unix()), c.Name)
 	}
-	p.Counter(d.attempts, float64(c.Attempts), c.Name)
-	p.Counter(d.failures, float64(c.Failures), c.Name)
+	p.Counter(describe("certificate_attempts_total", "Attempts to get a certificate for a name.", "name"), float64(c.Attempts), c.Name)
+	p.Counter(describe("certificate_failures_total", "Attempts to get a certificate for a name that failed.", "name"), float64(c.Failures), c.Name)
 }

@@ -30,10 +30,6 @@ type collector struct {
 	figures []figure
 
 	requests, duration, bytes *exposition.Metric // per job and lane
-	caches                    cacheMetrics       // per route
-	webSockets                webSocketMetrics   // per route
-	images                    imagesMetrics      // per route
-	certs                     certMetrics        // per name
 	certificates              func() []Certificate
 }
 
@@ -108,12 +104,8 @@ func newCollector(d Deps) *collector {
 		requests: describe("requests_total", "Requests answered, by lane, job and status code.", "lane", "job", "code"),
 		duration: describe("request_duration_seconds", "Time from a request's arrival to the last byte of its answer.", "lane", "job"),
 		bytes:    describe("response_bytes_total", "Body bytes of the answers.", "lane", "job"),
-		caches:   newCacheMetrics(),
 
-		webSockets: newWebSocketMetrics(),
-		images:     newImagesMetrics(),
-
-		certs: newCertMetrics(), certificates: d.Certificates,
+		certificates: d.Certificates,
 	}
 }
 
@@ -161,19 +153,19 @@ func (c *collector) collect(p *exposition.Page) {
 	processMetrics(p)
 	c.collectJobs(p)
 	for _, m := range c.meters.Caches() {
-		c.caches.collect(p, m)
+		collectCache(p, m)
 	}
 	for _, m := range c.meters.WebSockets() {
-		c.webSockets.collect(p, m)
+		collectWebSocket(p, m)
 	}
 	for _, m := range c.meters.AllImages() {
-		c.images.collect(p, m)
+		collectImages(p, m)
 	}
 	if c.certificates == nil {
 		return
 	}
 	for _, one := range c.certificates() {
-		c.certs.collect(p, one)
+		collectCertificate(p, one)
 	}
 }
 

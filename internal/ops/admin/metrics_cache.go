@@ -5,67 +5,61 @@ import (
 	"millrace/internal/ops/exposition"
 )
 
-// cacheMetrics are the metrics of each route's cache.
-type cacheMetrics struct {
-	requests, uncached                       *exposition.Metric
-	refreshes, purges, evictions             *exposition.Metric
-	upstreamDuration, upstreamBytes, running *exposition.Metric
-	objects, bytes                           *exposition.Metric // per tier
+// routeSamples adds the metrics of a route, whose name is their first label.
+type routeSamples struct {
+	page  *exposition.Page
+	route string
 }
 
-func newCacheMetrics() cacheMetrics {
-	return cacheMetrics{
-		requests:         describe("cache_requests_total", "Requests that reached the cache, by outcome, without the hits of the fast lane.", "route", "outcome"),
-		uncached:         describe("cache_uncached_total", "Requests that bypassed the cache and answers that it did not keep, by reason.", "route", "reason"),
-		refreshes:        describe("cache_refreshes_total", "Answers refreshed in the background.", "route"),
-		purges:           describe("cache_purges_total", "Purges.", "route"),
-		evictions:        describe("cache_evictions_total", "Answers evicted to make room.", "route"),
-		upstreamDuration: describe("cache_upstream_duration_seconds", "Time from a request to the upstream to the header of its answer.", "route"),
-		upstreamBytes:    describe("cache_upstream_bytes_total", "Body bytes that came from the upstream.", "route"),
-		running:          describe("cache_fills", "Answers that are still arriving from the upstream.", "route"),
-		objects:          describe("cache_objects", "Answers held, by tier.", "route", "tier"),
-		bytes:            describe("cache_bytes", "Bytes held, by tier.", "route", "tier"),
+// counter adds a counter. label is empty, or a name and a value.
+func (s routeSamples) counter(name, help string, c *meter.Counter, label ...string) {
+	s.number((*exposition.Page).Counter, name, help, float64(c.Load()), label)
+}
+
+// gauge adds a gauge, as counter does.
+func (s routeSamples) gauge(name, help string, g *meter.Gauge, label ...string) {
+	s.number((*exposition.Page).Gauge, name, help, float64(g.Load()), label)
+}
+
+func (s routeSamples) number(add func(*exposition.Page, *exposition.Metric, float64, ...string), name, help string, value float64, label []string) {
+	names, values := []string{"route"}, []string{s.route}
+	if len(label) == 2 {
+		names, values = append(names, label[0]), append(values, label[1])
 	}
+	add(s.page, describe(name, help, names...), value, values...)
 }
 
-func (d *cacheMetrics) collect(p *exposition.Page, m *meter.Cache) {
-	for _, f := range []struct {
-		desc    *exposition.Metric
+// reasons adds a counter for each reason; label is what they are called.
+func (s routeSamples) reasons(name, help, label string, r *meter.Reasons) {
+	m := describe(name, help, "route", label)
+	r.Each(func(reason string, n uint64) { s.page.Counter(m, float64(n), s.route, reason) })
+}
+
+func (s routeSamples) histogram(name, help string, h meter.Snapshot) {
+	histogram(s.page, describe(name, help, "route"), h, s.route)
+}
+
+// collectCache adds the metrics of a route's cache.
+func collectCache(p *exposition.Page, m *meter.Cache) {
+	s := routeSamples{p, m.Route}
+	for _, o := range []struct {
+		outcome string
 		counter *meter.Counter
-		labels  []string
 	}{
-		{d.requests, &m.Hit, []string{"hit"}},
-		{d.requests, &m.Stale, []string{"stale"}},
-		{d.requests, &m.Coalesced, []string{"coalesced"}},
-		{d.requests, &m.Miss, []string{"miss"}},
-		{d.requests, &m.Validated, []string{"validated"}},
-		{d.requests, &m.Pass, []string{"pass"}},
-		{d.requests, &m.Bypass, []string{"bypass"}},
-		{d.requests, &m.Error, []string{"error"}},
-		{d.refreshes, &m.Refreshed, nil},
-		{d.purges, &m.Purges, nil},
-		{d.evictions, &m.Evicted, nil},
-		{d.upstreamBytes, &m.FromUpstream, nil},
+		{"hit", &m.Hit}, {"stale", &m.Stale}, {"coalesced", &m.Coalesced}, {"miss", &m.Miss},
+		{"validated", &m.Validated}, {"pass", &m.Pass}, {"bypass", &m.Bypass}, {"error", &m.Error},
 	} {
-		labels := append([]string{m.Route}, f.labels...)
-		p.Counter(f.desc, float64(f.counter.Load()), labels...)
+		s.counter("cache_requests_total", "Requests that reached the cache, by outcome, without the hits of the fast lane.", o.counter, "outcome", o.outcome)
 	}
-	m.Reasons.Each(func(reason string, n uint64) {
-		p.Counter(d.uncached, float64(n), m.Route, reason)
-	})
-	for _, f := range []struct {
-		desc   *exposition.Metric
-		gauge  *meter.Gauge
-		labels []string
-	}{
-		{d.running, &m.Fills, nil},
-		{d.objects, &m.Objects, []string{"memory"}},
-		{d.objects, &m.DiskObjects, []string{"disk"}},
-		{d.bytes, &m.Memory, []string{"memory"}},
-		{d.bytes, &m.DiskBytes, []string{"disk"}},
-	} {
-		labels := append([]string{m.Route}, f.labels...)
-		p.Gauge(f.desc, float64(f.gauge.Load()), labels...)
-	}
-	histogram(p, d.upstreamDuration, m.Upstream.Snapshot(), m.Route)
+	s.counter("cache_refreshes_total", "Answers refreshed in the background.", &m.Refreshed)
+	s.counter("cache_purges_total", "Purges.", &m.Purges)
+	s.counter("cache_evictions_total", "Answers evicted to make room.", &m.Evicted)
+	s.counter("cache_upstream_bytes_total", "Body bytes that came from the upstream.", &m.FromUpstream)
+	s.reasons("cache_uncached_total", "Requests that bypassed the cache and answers that it did not keep, by reason.", "reason", &m.Reasons)
+	s.gauge("cache_fills", "Answers that are still arriving from the upstream.", &m.Fills)
+	s.gauge("cache_objects", "Answers held, by tier.", &m.Objects, "tier", "memory")
+	s.gauge("cache_objects", "Answers held, by tier.", &m.DiskObjects, "tier", "disk")
+	s.gauge("cache_bytes", "Bytes held, by tier.", &m.Memory, "tier", "memory")
+	s.gauge("cache_bytes", "Bytes held, by tier.", &m.DiskBytes, "tier", "disk")
+	s.histogram("cache_upstream_duration_seconds", "Time from a request to the upstream to the header of its answer.", m.Upstream.Snapshot())
 }

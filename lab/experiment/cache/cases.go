@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -246,10 +247,5 @@ func (c *clients) wave(ctx context.Context, conns []client.Conn, right ...[]byte
 }
 
 func isOneOf(body []byte, right [][]byte) bool {
-	for _, b := range right {
-		if bytes.Equal(body, b) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(right, func(b []byte) bool { return bytes.Equal(body, b) })
 }

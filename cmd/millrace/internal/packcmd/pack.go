@@ -247,12 +247,7 @@ func (c *Pack) byConfig(p *packer.Plan) error {
 func (c *Pack) folder(name, dir string, o static.Options) packer.Folder {
 	serves := o.Packs()
 	excluded := func(name string) bool {
-		for _, g := range c.Exclude {
-			if static.Matches(g, name) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(c.Exclude, func(g string) bool { return static.Matches(g, name) })
 	}
 	return packer.Folder{
 		Name: name, Dir: dir, Type: static.TypeOf,
@@ -262,12 +257,7 @@ func (c *Pack) folder(name, dir string, o static.Options) packer.Folder {
 			if !serves(name) || excluded(name) {
 				return false
 			}
-			for _, g := range c.Include {
-				if static.Matches(g, name) {
-					return true
-				}
-			}
-			return len(c.Include) == 0
+			return slices.ContainsFunc(c.Include, func(g string) bool { return static.Matches(g, name) }) || len(c.Include) == 0
 		},
 	}
 }
