@@ -407,12 +407,7 @@ func (im *importer) limits(root *draft.Node) {
 			}
 		}
 	}
-	if len(trusted) > 0 {
-		limits.Set("trusted_proxies", draft.Texts(unique(trusted)...))
-		if header != "" && !strings.EqualFold(header, "X-Forwarded-For") {
-			limits.Set("client_header", draft.Text(header))
-		}
-	}
+	draft.SetTrusted(limits, trusted, header)
 	if limits.Len() > 0 {
 		root.Set("limits", limits)
 	}

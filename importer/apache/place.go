@@ -109,7 +109,7 @@ func (t *site) placeRules(p *place, g guard) {
 // such as @admin, so that no part of the path is taken away.
 func (t *site) answer(p *place, layers []layer, g guard, key string) *draft.Node {
 	if g.closed {
-		return denied(403)
+		return draft.Denied(403)
 	}
 	node := t.job(p, layers, key)
 	if g.access != nil {
@@ -124,14 +124,6 @@ func (t *site) answer(p *place, layers []layer, g guard, key string) *draft.Node
 		t.bodySize(layers, node)
 	}
 	return node
-}
-
-func denied(status int) *draft.Node {
-	deny := draft.Map().Flow()
-	if status != 403 {
-		deny.Set("status", draft.Number(status))
-	}
-	return draft.Map().Set("deny", deny).Flow()
 }
 
 // job is the job of a route: a proxy, or static, with php beside it.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -234,14 +235,12 @@ func (t *site) lost(c *context, r *rule, err error) []ruleDraft {
 	t.markRule(r, draft.Untranslated, fmt.Sprintf("write it as a rule (docs/routes.md): %v. What it is for answers 403 until then", err))
 	p, bad := inContext(r.line.Arg(0), c.url, c.perDir, r.noCase)
 	if bad != nil || p.not || p.all && p.path == "" {
-		if why := r.line.At() + ": " + r.line.String(); !slices.Contains(t.closed, why) {
-			t.closed = append(t.closed, why)
-		}
+		t.closed = draft.Close(t.closed, r.line)
 		return nil
 	}
 	n := draft.Map()
 	p.set(n)
-	return []ruleDraft{{n.Set("deny", draft.Map().Flow()), removeThis + r.line.At() + ": " + r.line.String()}}
+	return []ruleDraft{{n.Set("deny", draft.Map().Flow()), draft.RemoveThis + r.line.At() + ": " + r.line.String()}}
 }
 
 // set writes the path that a pattern is for.
@@ -418,7 +417,7 @@ func (w way) set(n *draft.Node, except []string) {
 			continue
 		}
 		m := draft.Map()
-		for _, name := range sortedKeys(w.values[kind]) {
+		for _, name := range slices.Sorted(maps.Keys(w.values[kind])) {
 			m.Set(name, draft.Verbatim(w.values[kind][name]))
 		}
 		n.Set(kind, m.Flow())
@@ -426,14 +425,6 @@ func (w way) set(n *draft.Node, except []string) {
 	if len(w.address) > 0 {
 		n.Set("address", draft.Texts(w.address...))
 	}
-}
-
-func sortedKeys(m map[string]string) (keys []string) {
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // action writes what a rule does.
@@ -510,7 +501,7 @@ func (t *site) redirectTo(n *draft.Node, to string, status int) error {
 func answer(n *draft.Node, status int) error {
 	switch {
 	case slices.Contains([]int{403, 404, 410, 451, 503}, status):
-		denied(status).CopyTo(n)
+		draft.Denied(status).CopyTo(n)
 	case status >= 200 && status <= 599:
 		n.Set("respond", draft.Map().Set("status", draft.Number(status)).Flow())
 	default:

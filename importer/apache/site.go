@@ -330,15 +330,10 @@ func allIn(layers []layer, names ...string) (found []*draft.Directive) {
 	return found
 }
 
-// removeThis stands above a rule that closes a site.
-const removeThis = "REMOVE THIS RULE when you have looked at: "
-
 // close lets nobody in until somebody has looked at a line that kept clients out.
 func (t *site) close(d *draft.Directive, do string) {
 	t.im.Leave(d, do+". The site answers 403 until its first rule is removed")
-	if why := d.At() + ": " + d.String(); !slices.Contains(t.closed, why) {
-		t.closed = append(t.closed, why)
-	}
+	t.closed = draft.Close(t.closed, d)
 }
 
 // freeName is a name for a route that no other has.
@@ -357,10 +352,7 @@ func (t *site) freeName(base string) string {
 
 // write writes rules and routes.
 func (t *site) write() {
-	rules := draft.List()
-	for _, why := range t.closed {
-		rules.Add(draft.Map().Set("deny", draft.Map().Flow()).Flow(), removeThis+why)
-	}
+	rules := draft.Closed(t.closed)
 	lists := [][]ruleDraft{t.first, t.guards, t.changes}
 	if len(t.guards) > 0 && slices.ContainsFunc(t.changes, t.leadsToGuarded) {
 		lists = append(lists, t.again())

@@ -244,7 +244,7 @@ func toHTTPS(b *block) *draft.Node {
 	}
 	n := draft.Map()
 	if mixed {
-		n.Set("host", draft.Texts(unique(secure)...))
+		n.Set("host", draft.Texts(draft.Unique(secure)...))
 	}
 	return n.Set("protocol", draft.Text("http")).Set("redirect", draft.Map().Set("to", draft.Text("https://{host}{uri}")).Set("status", draft.Number(308)).Flow()).Flow()
 }

@@ -168,7 +168,7 @@ func (t *site) writeRoute(key string, a *answer) {
 		built, err := a.build(key)
 		if err != nil {
 			t.im.Leave(a.line, err.Error())
-			built = notImplemented()
+			built = draft.NotCarriedOver()
 		}
 		node = built
 	}
@@ -205,10 +205,7 @@ func (t *site) write() {
 	for _, l := range t.links {
 		l.rule.Set("route", text(l.to.route))
 	}
-	rules := draft.List()
-	for _, why := range t.closed {
-		rules.Add(draft.Map().Set("deny", draft.Map().Flow()).Flow(), removeThis+why)
-	}
+	rules := draft.Closed(t.closed)
 	for _, r := range t.first {
 		rules.Add(r.node, r.comment)
 	}
@@ -221,9 +218,6 @@ func (t *site) write() {
 	}
 	t.node.Set("routes", t.routes)
 }
-
-// removeThis stands above a rule that closes a site.
-const removeThis = "REMOVE THIS RULE when you have looked at: "
 
 // needRules says which answers need a rule that leads to their route. A site takes the
 // route with the longest path, Caddy the first answer: where both differ, a rule decides.

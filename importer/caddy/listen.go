@@ -129,11 +129,11 @@ func (im *importer) listeners(root *draft.Node) {
 		plain = append(plain, ":"+im.httpPort)
 	}
 	im.onePort()
-	root.Set("listen", draft.Texts(unique(plain)...))
+	root.Set("listen", draft.Texts(draft.Unique(plain)...))
 	if len(secure) == 0 {
 		return
 	}
-	im.tls.Put("listen", draft.Texts(unique(secure)...))
+	im.tls.Put("listen", draft.Texts(draft.Unique(secure)...))
 	im.sources()
 	if im.plainToo() && im.auto != "disable_redirects" && im.auto != "off" {
 		im.tls.Set("redirect", draft.Number(false), "some sites are for plain HTTP: rules of the others redirect")
@@ -261,15 +261,6 @@ func (im *importer) plainOf(b *block) (list []*block) {
 		}
 	}
 	return list
-}
-
-func unique(list []string) (out []string) {
-	for _, s := range list {
-		if !slices.Contains(out, s) {
-			out = append(out, s)
-		}
-	}
-	return out
 }
 
 // Address is one that a Caddyfile names: a host, "" for all, and a port.

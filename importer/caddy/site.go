@@ -86,9 +86,7 @@ type scope struct {
 // keep clients out and cannot be translated.
 func (t *site) close(d *draft.Directive, do string) {
 	t.im.Leave(d, do+". The site answers 403 until its first rule is removed")
-	if why := d.At() + ": " + d.String(); !slices.Contains(t.closed, why) {
-		t.closed = append(t.closed, why)
-	}
+	t.closed = draft.Close(t.closed, d)
 }
 
 // find looks a matcher up by its name, in the block and those around it.
@@ -294,7 +292,7 @@ func (t *site) terminal(d *draft.Directive, sc *scope, alts []conds, args []stri
 		}
 		if err != nil {
 			t.im.Leave(d, err.Error())
-			a.build, a.action, a.guard = nil, notImplemented(), true
+			a.build, a.action, a.guard = nil, draft.NotCarriedOver(), true
 		} else {
 			t.im.Used(d)
 		}
@@ -350,11 +348,6 @@ func (t *site) nameOf(sc *scope) string {
 		}
 	}
 	return ""
-}
-
-// notImplemented answers for what could not be translated.
-func notImplemented() *draft.Node {
-	return draft.Map().Set("respond", draft.Map().Set("status", draft.Number(501)).Set("text", draft.Text("not carried over")).Flow()).Flow()
 }
 
 // refuses reports whether an action keeps clients out.

@@ -90,7 +90,7 @@ func (t *site) accessRules(l *location, list []*nginxconf.Directive) {
 		} else {
 			n.Set("address", draft.Texts(append([]string{address}, allowed...)...))
 		}
-		denied(403).CopyTo(n)
+		draft.Denied(403).CopyTo(n)
 		l.rules = append(l.rules, ruleDraft{node: n, comment: d.At()})
 		if address == "all" {
 			return

@@ -73,7 +73,7 @@ func (t *site) isAsked(l *location) bool {
 	for _, d := range l.list {
 		t.im.standard(d, "auth.url asks with the client's fields and X-Forwarded-Uri, -Method and -Host")
 	}
-	t.answers(l, denied(404))
+	t.answers(l, draft.Denied(404))
 	return true
 }
 

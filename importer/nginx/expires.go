@@ -44,7 +44,7 @@ func (t *site) lifetime(l *location) string {
 			}
 		}
 	}
-	return strings.Join(unique(parts), ", ")
+	return strings.Join(draft.Unique(parts), ", ")
 }
 
 // expires is the Cache-Control of one.

@@ -29,7 +29,7 @@ func (t *site) location(l *location) {
 			return
 		}
 		t.im.used(d) // the page is shown with an error, which asks no rule
-		l.rules = append(l.rules, ruleDraft{node: denied(404).On(l.match()), comment: d.At()})
+		l.rules = append(l.rules, ruleDraft{node: draft.Denied(404).On(l.match()), comment: d.At()})
 	}
 	t.limitExcept(l)
 	if l.block != nil {
@@ -49,13 +49,13 @@ func (t *site) location(l *location) {
 	}
 	access, closed := t.access(l)
 	if closed && !t.passwordDoes(l) {
-		t.answers(l, denied(403))
+		t.answers(l, draft.Denied(403))
 		return
 	}
 	if l.moved != nil && (access != nil || t.keepsOut(l)) {
 		t.im.leave(l.moved, "the location answers for the path that this makes, with what it asks of clients: write a route that rewrites it (docs/routes.md)")
 		l.rules = slices.DeleteFunc(l.rules, func(r ruleDraft) bool { return r.node.Get("rewrite") != nil })
-		t.answers(l, lost())
+		t.answers(l, draft.NotCarriedOver())
 		t.leaveWhole(l)
 		return
 	}
@@ -77,7 +77,7 @@ func (t *site) location(l *location) {
 	case l.node != nil: // it is a route already
 		t.guard(l, l.node, access)
 	case !l.whole: // another location, maybe a more open one, must not answer instead
-		t.answers(l, lost())
+		t.answers(l, draft.NotCarriedOver())
 		t.leaveWhole(l)
 	}
 }
@@ -109,7 +109,7 @@ func (t *site) names(l *location) {
 	if !is {
 		if t.keepsOut(l) {
 			n := draft.Map().Set("path", draft.Text(l.path+"**")).Set("except", draft.Texts(l.path+"/"))
-			l.rules = append(l.rules, ruleDraft{node: denied(404).On(n), comment: l.block.At() + ": other names that begin like the folder"})
+			l.rules = append(l.rules, ruleDraft{node: draft.Denied(404).On(n), comment: l.block.At() + ": other names that begin like the folder"})
 		}
 		return
 	}
@@ -121,7 +121,7 @@ func (t *site) names(l *location) {
 	n := draft.Map().Set("path", draft.Text(folder))
 	switch {
 	case l.own("return") != nil:
-		n = denied(404).On(n)
+		n = draft.Denied(404).On(n)
 	case l.passes():
 		n.Set("redirect", draft.Map().Set("to", draft.Text(l.path)).Set("status", draft.Number(301)).Flow())
 	default:
@@ -141,7 +141,7 @@ func (t *site) leaveWhole(l *location) {
 			reasons = append(reasons, strings.TrimSuffix(d.String(), ";")+": "+note.Why)
 		}
 	}
-	t.im.leave(l.block, "it answers 501 until you have written it: "+cmp.Or(strings.Join(unique(reasons), "; "), "see docs/config.md for what there is"))
+	t.im.leave(l.block, "it answers 501 until you have written it: "+cmp.Or(strings.Join(draft.Unique(reasons), "; "), "see docs/config.md for what there is"))
 }
 
 // indexAlone reports whether a location matches just a folder's index file and says
@@ -244,17 +244,9 @@ func (t *site) internal(l *location) {
 	}
 	if folder, is := strings.CutSuffix(l.path, "/"); is && folder != "" && l.passes() {
 		n := draft.Map().Set("path", draft.Text(folder)) // nginx leads from there to the path with a slash
-		l.apart = append(l.apart, ruleDraft{node: denied(404).On(n), comment: l.block.At()})
+		l.apart = append(l.apart, ruleDraft{node: draft.Denied(404).On(n), comment: l.block.At()})
 	}
-	t.answers(l, denied(404))
-}
-
-func denied(status int) *draft.Node {
-	deny := draft.Map().Flow()
-	if status != 403 {
-		deny.Set("status", draft.Number(status))
-	}
-	return draft.Map().Set("deny", deny).Flow()
+	t.answers(l, draft.Denied(404))
 }
 
 func (t *site) isErrorPage(l *location) bool {
@@ -296,7 +288,7 @@ func (t *site) limitExcept(l *location) {
 			}
 		}
 		n := l.match().Set("method", draft.Texts(methods...))
-		denied(403).CopyTo(n)
+		draft.Denied(403).CopyTo(n)
 		l.rules = append(l.rules, ruleDraft{node: n, comment: d.At()})
 	}
 }
@@ -343,11 +335,6 @@ func (t *site) job(l *location) *draft.Node {
 		return t.fastcgi(l)
 	}
 	return t.static(l)
-}
-
-// lost answers for a location that was not translated.
-func lost() *draft.Node {
-	return draft.Map().Set("respond", draft.Map().Set("status", draft.Number(501)).Set("text", draft.Text("not carried over")).Flow()).Flow()
 }
 
 func notAJob(name string) string {

@@ -264,13 +264,7 @@ func (im *importer) realIP(limits *draft.Node, http *scope) {
 			}
 		}
 	}
-	if len(trusted) == 0 {
-		return
-	}
-	limits.Set("trusted_proxies", draft.Texts(unique(trusted)...))
-	if header != "" && !strings.EqualFold(header, "X-Forwarded-For") {
-		limits.Set("client_header", draft.Text(header))
-	}
+	draft.SetTrusted(limits, trusted, header)
 }
 
 func (im *importer) scopes() (all []*scope) {

@@ -21,7 +21,7 @@ type region struct{ within, except []string }
 
 // and is the part of a region that other patterns match as well.
 func (g region) and(o region) region {
-	return region{unique(slices.Concat(g.within, o.within)), unique(slices.Concat(g.except, o.except))}
+	return region{draft.Unique(slices.Concat(g.within, o.within)), draft.Unique(slices.Concat(g.except, o.except))}
 }
 
 // below is a pattern for the paths that begin with a text, and no others.

@@ -80,7 +80,7 @@ func (t *site) plainBlock(p *server) (rules []ruleDraft) {
 // closedPlain are the rules that close a block for plain HTTP.
 func (t *site) closedPlain(inner *site, hosts []string) (rules []ruleDraft) {
 	for _, why := range inner.server.closed {
-		rules = append(rules, ruleDraft{node: t.forPlain(inner, denied(403), hosts), comment: removeThis + why})
+		rules = append(rules, ruleDraft{node: t.forPlain(inner, draft.Denied(403), hosts), comment: draft.RemoveThis + why})
 	}
 	return rules
 }

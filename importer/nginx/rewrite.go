@@ -65,7 +65,7 @@ func (t *site) phaseLines(sc *scope, l *location) *draft.Node {
 			if err != nil {
 				t.im.leave(d, err.Error())
 				if answer = refusal(d); answer == nil {
-					answer = denied(404)
+					answer = draft.Denied(404)
 				}
 			} else {
 				t.im.used(d)
@@ -150,9 +150,9 @@ func (t *site) returned(d *nginxconf.Directive, l *location) (*draft.Node, error
 		return redirect(status, withoutQuery(text, to))
 	case status == 444:
 		t.im.standard(d, "a connection is not closed without an answer: 403")
-		return denied(403), nil
+		return draft.Denied(403), nil
 	case len(d.Args) < 2 && (status == 403 || status == 404 || status == 410 || status == 451 || status == 503):
-		return denied(status), nil
+		return draft.Denied(status), nil
 	case status < 200 || status > 599:
 		return nil, fmt.Errorf("%d is not the status of an answer", status)
 	}
@@ -185,9 +185,9 @@ func refusal(d *nginxconf.Directive) *draft.Node {
 	case err != nil || status < 400:
 		return nil
 	case status == 404 || status == 410 || status == 451 || status == 503:
-		return denied(status)
+		return draft.Denied(status)
 	}
-	return denied(403)
+	return draft.Denied(403)
 }
 
 // contentType is that of a text of return.
@@ -269,7 +269,7 @@ func (t *site) rewrite(d *nginxconf.Directive, l *location, when *draft.Node) {
 	}
 	if stays && !t.answersAlike(l, target) {
 		t.im.leave(d, "its location answers for the path that this makes, and here another one would: it answers 501 until you have written it as a route and a rule")
-		lost().CopyTo(n)
+		draft.NotCarriedOver().CopyTo(n)
 	} else if err := t.target(n, target, expr, flag == "permanent", redirects); err != nil {
 		t.im.leave(d, fmt.Sprintf("write it as a rule: %v", err))
 		return

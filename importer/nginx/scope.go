@@ -58,13 +58,3 @@ func (s *scope) each(name string) (found []*nginxconf.Directive) {
 	}
 	return found
 }
-
-func unique(texts []string) []string {
-	var out []string
-	for _, t := range texts {
-		if !slices.Contains(out, t) {
-			out = append(out, t)
-		}
-	}
-	return out
-}

@@ -166,7 +166,7 @@ func (im *importer) names(s *server, d *nginxconf.Directive) {
 			s.names = append(s.names, lower)
 		}
 	}
-	s.names = unique(s.names)
+	s.names = draft.Unique(s.names)
 	if len(s.names) == 0 && im.fates[d].Outcome != draft.Untranslated {
 		s.any = true
 	}

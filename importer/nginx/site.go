@@ -164,15 +164,10 @@ func (t *site) withoutExpression(l *location, pattern string, err error) {
 	t.im.leave(l.block, fmt.Sprintf("write this location as rules: %v", err))
 }
 
-// removeThis stands above a rule that closes a site.
-const removeThis = "REMOVE THIS RULE when you have looked at: "
-
 // close lets nobody in until somebody has looked at a line that kept clients out.
 func (t *site) close(d *nginxconf.Directive, do string) {
 	t.im.leave(d, do)
-	if why := d.At() + ": " + d.String(); !slices.Contains(t.server.closed, why) {
-		t.server.closed = append(t.server.closed, why)
-	}
+	t.server.closed = draft.Close(t.server.closed, d)
 }
 
 // root adds a location for / where a server block with files has none.
@@ -341,10 +336,7 @@ func matches(expr, path string) bool {
 
 // write puts rules and routes in the order in which nginx would look.
 func (t *site) write(done bool) {
-	rules := draft.List()
-	for _, why := range t.server.closed {
-		rules.Add(draft.Map().Set("deny", draft.Map().Flow()).Flow(), removeThis+why)
-	}
+	rules := draft.Closed(t.server.closed)
 	for _, r := range append(t.plainRules(), t.first...) {
 		add(rules, r)
 	}

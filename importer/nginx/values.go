@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"millrace/importer/draft"
 )
 
 // duration is one of nginx's times (30s, 1h30m, 60, 500ms, 1d) as ours.
@@ -115,7 +117,7 @@ func template(text string, known, values map[string]string) (string, error) {
 		return ""
 	})
 	if len(bad) > 0 {
-		return "", fmt.Errorf("%s cannot be used here", strings.Join(unique(bad), ", "))
+		return "", fmt.Errorf("%s cannot be used here", strings.Join(draft.Unique(bad), ", "))
 	}
 	return result, nil
 }

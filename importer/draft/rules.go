@@ -1,0 +1,66 @@
+package draft
+
+import (
+	"slices"
+	"strings"
+)
+
+// RemoveThis stands above a rule that closes a site.
+const RemoveThis = "REMOVE THIS RULE when you have looked at: "
+
+// Closed are rules that let nobody in until somebody has looked at what may have kept
+// clients out.
+func Closed(reasons []string) *Node {
+	rules := List()
+	for _, why := range reasons {
+		rules.Add(Denied(403), RemoveThis+why)
+	}
+	return rules
+}
+
+// Close adds a line to the reasons for which a site is closed.
+func Close(reasons []string, d interface {
+	At() string
+	String() string
+}) []string {
+	if why := d.At() + ": " + d.String(); !slices.Contains(reasons, why) {
+		return append(reasons, why)
+	}
+	return reasons
+}
+
+// Denied refuses requests with a status.
+func Denied(status int) *Node {
+	deny := Map().Flow()
+	if status != 403 {
+		deny.Set("status", Number(status))
+	}
+	return Map().Set("deny", deny).Flow()
+}
+
+// NotCarriedOver answers for what was not translated.
+func NotCarriedOver() *Node {
+	return Map().Set("respond", Map().Set("status", Number(501)).Set("text", Text("not carried over")).Flow()).Flow()
+}
+
+// SetTrusted writes which proxies in front are trusted, and the field in which they name
+// the client.
+func SetTrusted(limits *Node, proxies []string, field string) {
+	if len(proxies) == 0 {
+		return
+	}
+	limits.Set("trusted_proxies", Texts(Unique(proxies)...))
+	if field != "" && !strings.EqualFold(field, "X-Forwarded-For") {
+		limits.Set("client_header", Text(field))
+	}
+}
+
+// Unique is the list without what stood in it before.
+func Unique(list []string) (out []string) {
+	for _, s := range list {
+		if !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
