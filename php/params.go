@@ -4,7 +4,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/url"
 	"path"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"millrace/internal/upstream/fastcgi"
 	"millrace/internal/wire/field"
 	"millrace/internal/wire/netset"
+	"millrace/internal/wire/urlpath"
 )
 
 // about is what a request says besides its fields.
@@ -28,7 +28,7 @@ type about struct {
 // params are the parameters that php-fpm gets for a request: the variables of CGI (RFC
 // 3875, 4.1) and those that PHP's manual adds.
 func (h *Handler) params(r *http.Request, t target, length int64) []byte {
-	about := about{method: r.Method, uri: requestURI(r), path: r.URL.Path, query: r.URL.RawQuery, proto: r.Proto, host: r.Host, secure: r.TLS != nil, remote: r.RemoteAddr, kind: r.Header.Get("Content-Type")}
+	about := about{method: r.Method, uri: urlpath.AsSent(r), path: r.URL.Path, query: r.URL.RawQuery, proto: r.Proto, host: r.Host, secure: r.TLS != nil, remote: r.RemoteAddr, kind: r.Header.Get("Content-Type")}
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
 		about.local = local.String()
 	}
@@ -115,17 +115,6 @@ func (h *Handler) appendAbout(b []byte, a *about, t target) []byte {
 	}
 	add("HTTP_HOST", a.host)
 	return b
-}
-
-// requestURI is what the client wrote behind the host.
-func requestURI(r *http.Request) string {
-	if strings.HasPrefix(r.RequestURI, "/") {
-		return r.RequestURI
-	}
-	if u, err := url.Parse(r.RequestURI); err == nil && u.Host != "" { // RFC 9112, 3.2.2
-		return u.RequestURI()
-	}
-	return r.URL.RequestURI()
 }
 
 // variable is the CGI variable of a header field; "" for a field that scripts get in

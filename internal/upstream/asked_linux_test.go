@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"millrace/internal/wire/field"
+	"millrace/internal/wire/netset"
 )
 
 // FuzzAsked: for a request of a loop the same server is wished for as for that
@@ -43,7 +44,7 @@ func FuzzAsked(f *testing.F) {
 				lines = append(lines, l)
 			}
 		}
-		a := Asked{Client: addressOf(remote), Path: path, Query: query, Asks: asks || query != "", Fields: &lines}
+		a := Asked{Client: netset.Peer(remote), Path: path, Query: query, Asks: asks || query != "", Fields: &lines}
 		for _, p := range pools {
 			want := p.demandOf(r, false)
 			want.from = ""

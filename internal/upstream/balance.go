@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"millrace/internal/wire/netset"
 )
 
 // set is some of a pool's servers, by index.
@@ -174,7 +176,7 @@ func (k hashKey) of(r *http.Request) string {
 	case "path":
 		return r.URL.Path
 	case "client":
-		if client := addressOf(r.RemoteAddr); client.IsValid() {
+		if client := netset.Peer(r.RemoteAddr); client.IsValid() {
 			return client.String()
 		}
 	case "header":

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"millrace/internal/observe/trace"
+	"millrace/internal/wire/netset"
 )
 
 // place is the right to have one request under way at a server. Its holder releases it
@@ -85,17 +86,7 @@ type turns struct {
 // network of 64 bits, which is what one customer gets. All clients without an address
 // share one turn.
 func clientOf(remote string) netip.Prefix {
-	return customer(addressOf(remote))
-}
-
-// addressOf is the address of a client, without zone and IPv4 in IPv6; the zero one on
-// a UNIX socket.
-func addressOf(remote string) netip.Addr {
-	at, err := netip.ParseAddrPort(remote)
-	if err != nil {
-		return netip.Addr{}
-	}
-	return at.Addr().Unmap().WithZone("")
+	return customer(netset.Peer(remote))
 }
 
 // customer is clientOf for an address that was parsed already.

@@ -15,6 +15,7 @@ import (
 	"millrace/internal/access/token"
 	"millrace/internal/wire/field"
 	"millrace/internal/wire/netset"
+	"millrace/internal/wire/urlpath"
 )
 
 // maxPage bounds the body of a refusal that is given to the client, in bytes.
@@ -144,8 +145,8 @@ func (f *forward) authRequest(r *http.Request) *http.Request {
 	scheme := f.scheme(r)
 	q.Header.Set("X-Forwarded-Proto", scheme)
 	q.Header.Set("X-Forwarded-Host", field.NormalAuthority(scheme, r.Host)) // in the spelling that sites and upstreams go by
-	q.Header.Set("X-Forwarded-Uri", target(r))
-	q.Header.Set("X-Original-Uri", target(r))
+	q.Header.Set("X-Forwarded-Uri", urlpath.AsSent(r))
+	q.Header.Set("X-Original-Uri", urlpath.AsSent(r))
 	if a := f.clients.Of(r); a.IsValid() {
 		q.Header.Set("X-Forwarded-For", a.String())
 	}
@@ -178,17 +179,6 @@ func (f *forward) scheme(r *http.Request) string {
 		return "https"
 	}
 	return "http"
-}
-
-// target returns path and query as the client has sent them, before rules changed them.
-func target(r *http.Request) string {
-	if strings.HasPrefix(r.RequestURI, "/") {
-		return r.RequestURI
-	}
-	if u, err := url.Parse(r.RequestURI); err == nil && u.Host != "" { // the absolute form (RFC 9112, 3.2.2)
-		return u.RequestURI()
-	}
-	return r.URL.RequestURI()
 }
 
 // errNoTarget is for an address without a path.

@@ -10,6 +10,7 @@ import (
 
 	"millrace/internal/access/token"
 	"millrace/internal/wire/field"
+	"millrace/internal/wire/urlpath"
 )
 
 // Proof says by what a [Gate] has let a request in, where that is not in Authorization and
@@ -219,7 +220,7 @@ func oneOfEach(h http.Header) {
 // asksBy reports whether the query of a request has a parameter of one of these
 // names.
 func asksBy(r *http.Request, names ...string) bool {
-	_, came, _ := strings.Cut(target(r), "?")
+	_, came, _ := strings.Cut(urlpath.AsSent(r), "?")
 	for _, query := range []string{came, r.URL.RawQuery} { // rules may have given it another
 		for pair := range strings.FieldsFuncSeq(query, func(c rune) bool { return c == '&' || c == ';' }) {
 			name, _, _ := strings.Cut(pair, "=")

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"millrace/internal/wire/urlpath"
 )
 
 const (
@@ -61,7 +63,7 @@ func (s *Signed) admit(r *http.Request) (visitor, *refusal) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return visitor{}, &refusal{status: http.StatusForbidden}
 	}
-	asked := target(r)
+	asked := urlpath.AsSent(r)
 	until, ok := s.valid(asked)
 	switch {
 	case !ok:

@@ -7,6 +7,7 @@
 package urlpath
 
 import (
+	"net/http"
 	"net/url"
 	"strings"
 )
@@ -98,4 +99,16 @@ func hasDots(p string) bool {
 func Plain(p string) bool {
 	_, clean := Clean(p)
 	return clean && !strings.ContainsAny(p, "%\\;\x00")
+}
+
+// AsSent is the path and query of a request as the client has sent them, before rules
+// changed them.
+func AsSent(r *http.Request) string {
+	if strings.HasPrefix(r.RequestURI, "/") {
+		return r.RequestURI
+	}
+	if u, err := url.Parse(r.RequestURI); err == nil && u.Host != "" { // the absolute form (RFC 9112, 3.2.2)
+		return u.RequestURI()
+	}
+	return r.URL.RequestURI()
 }

@@ -117,7 +117,7 @@ func allDone(ctx context.Context, socket string) (conversions, error) {
 		if err != nil || n.Running+n.Waiting == 0 {
 			return n, err
 		}
-		if err := sleep(ctx, askEvery); err != nil {
+		if err := experiment.Sleep(ctx, askEvery); err != nil {
 			return n, fmt.Errorf("%d conversions are done: %w", n.Converted, err)
 		}
 	}
@@ -157,11 +157,11 @@ func (m *measurement) row(ctx context.Context, slot experiment.TaskSlot) (got ex
 			err = m.touch()
 		}
 		if err == nil {
-			err = sleep(ctx, noticed)
+			err = experiment.Sleep(ctx, noticed)
 		}
 		if err == nil {
 			m.pass(ctx, slot.URL, &got)
-			err = sleep(ctx, m.idle) // until the workers have ended
+			err = experiment.Sleep(ctx, m.idle) // until the workers have ended
 		}
 		now, readErr := slot.Target.Read()
 		err = errors.Join(err, readErr)

@@ -97,7 +97,7 @@ func runWatched(cmd *exec.Cmd) (most uint64, err error) {
 
 // byServer asks a server for each photograph, as a browser would.
 func (m *measurement) byServer(ctx context.Context, slot experiment.TaskSlot) (got experiment.TaskResult, err error) {
-	if err := sleep(ctx, settle); err != nil {
+	if err := experiment.Sleep(ctx, settle); err != nil {
 		return got, err
 	}
 	before, err := slot.Target.Read()
@@ -124,11 +124,11 @@ func (m *measurement) byServer(ctx context.Context, slot experiment.TaskSlot) (g
 		}
 	}
 	whole := time.Since(began)
-	err = errors.Join(err, sleep(ctx, settle))
+	err = errors.Join(err, experiment.Sleep(ctx, settle))
 	most, watchErr := watched()
 	used, readErr := slot.Target.Read()
 	slot.Window(false)
-	if err = errors.Join(err, watchErr, readErr, sleep(ctx, m.idle)); err != nil {
+	if err = errors.Join(err, watchErr, readErr, experiment.Sleep(ctx, m.idle)); err != nil {
 		return got, err
 	}
 	rested, err := slot.Target.Read()
