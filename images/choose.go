@@ -204,13 +204,11 @@ func (h *Handler) await(ctx context.Context, rec *record, all []wanted) (reason 
 	began := time.Now()
 	step := trace.Begin(ctx, trace.Convert)
 	defer func() { step.End(quick.id, nil) }()
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
 	select {
 	case <-o.ticket.Done():
 		h.meters.Waited.Observe(0, time.Since(began))
 		return ""
-	case <-timer.C:
+	case <-time.After(wait):
 		return "slow"
 	case <-ctx.Done():
 		return "gone"

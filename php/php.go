@@ -191,14 +191,12 @@ func (h *Handler) place(w http.ResponseWriter, r *http.Request) (leave func(), o
 	}
 	step := trace.Begin(r.Context(), trace.Queue)
 	defer func() { step.End("php-fpm", nil) }()
-	late := time.NewTimer(h.options.Wait)
-	defer late.Stop()
 	select {
 	case h.places <- struct{}{}:
 		return leave, true
 	case <-r.Context().Done():
 		panic(http.ErrAbortHandler)
-	case <-late.C:
+	case <-time.After(h.options.Wait):
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "The application is busy. Please try again.", http.StatusServiceUnavailable)
 		return nil, false

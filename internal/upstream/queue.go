@@ -214,12 +214,10 @@ func (p *Pool) acquire(ctx context.Context, what demand) (place, error) {
 func (p *Pool) wait(ctx context.Context, w *waiter) (c place, err error) {
 	step := trace.Begin(ctx, trace.Queue)
 	defer func() { step.End("", err) }()
-	timer := time.NewTimer(p.options.QueueTimeout - (p.now() - w.since))
-	defer timer.Stop()
 	select {
 	case <-w.ready:
 		return w.place, w.err
-	case <-timer.C:
+	case <-time.After(p.options.QueueTimeout - (p.now() - w.since)):
 		err = &upstreamError{kind: ErrBusy, cause: errQueueWait}
 	case <-ctx.Done():
 		err = interrupted(ctx)

@@ -74,10 +74,8 @@ func (p *Pool) withdraw(sent bool) bool {
 // pause waits before a retry, and reports whether ctx is still alive.
 func pause(ctx context.Context, n int) bool {
 	d := retryPause << (n - 1)
-	timer := time.NewTimer(d/2 + rand.N(d/2))
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d/2 + rand.N(d/2)):
 		return true
 	case <-ctx.Done():
 		return false

@@ -170,11 +170,9 @@ func (s *sender) run(length int64, trailer http.Header) {
 	defer close(s.done)
 	defer func() { _ = s.upload.Close() }() // never fails
 	if s.start != nil {
-		timer := time.NewTimer(continueTimeout)
-		defer timer.Stop()
 		select {
 		case <-s.start:
-		case <-timer.C:
+		case <-time.After(continueTimeout):
 		case <-s.quit:
 			return
 		}
@@ -252,11 +250,9 @@ func (x *exchange) endSending(wait bool) bool {
 		return true
 	}
 	if wait && s.last.Load() {
-		timer := time.NewTimer(lastWrite)
-		defer timer.Stop()
 		select {
 		case <-s.done:
-		case <-timer.C:
+		case <-time.After(lastWrite):
 		}
 	}
 	select {

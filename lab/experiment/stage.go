@@ -136,10 +136,8 @@ func (s *Stage) MostConnections(wanted int) int {
 
 // Sleep waits, unless ctx ends.
 func Sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

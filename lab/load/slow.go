@@ -93,11 +93,9 @@ func (d *slow) open(ctx context.Context) error {
 	for i := range d.Connections {
 		d.wg.Go(func() { d.keep(i) })
 	}
-	grace := time.NewTimer(openGrace)
-	defer grace.Stop()
 	select {
 	case <-d.tried:
-	case <-grace.C:
+	case <-time.After(openGrace):
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -64,10 +64,8 @@ func (d *slow) pause(long time.Duration) bool {
 	if long == 0 {
 		return d.ctx.Err() == nil
 	}
-	t := time.NewTimer(long)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(long):
 		return true
 	case <-d.ctx.Done():
 		return false

@@ -208,11 +208,9 @@ func (p *Process) Stop() error {
 		default:
 		}
 		p.signal(syscall.SIGTERM)
-		timeout := time.NewTimer(p.grace)
-		defer timeout.Stop()
 		select {
 		case <-p.done:
-		case <-timeout.C:
+		case <-time.After(p.grace):
 			p.signal(syscall.SIGKILL)
 			<-p.done
 		}

@@ -111,10 +111,8 @@ func (b *backoff) reset() { b.pause = 0 }
 
 // sleep waits for d, or less if wake says so. It reports false when ctx has ended.
 func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 	case <-wake:
 	case <-ctx.Done():
 	}

@@ -114,10 +114,8 @@ func (b *backoff) next() time.Duration {
 
 // sleep waits for d. It reports false when ctx has ended.
 func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
 	return ctx.Err() == nil

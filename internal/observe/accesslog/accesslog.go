@@ -247,12 +247,10 @@ func (l *Log) Close() error {
 		close(l.quit)
 		l.reopening.Unlock()
 	})
-	timeout := time.NewTimer(closeTimeout)
-	defer timeout.Stop()
 	select {
 	case <-l.done:
 		return l.out.last
-	case <-timeout.C:
+	case <-time.After(closeTimeout):
 		return fmt.Errorf("closing the access log: it took nothing for %v", closeTimeout)
 	}
 }

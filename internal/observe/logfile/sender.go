@@ -69,10 +69,8 @@ func (s *Sender) Close() {
 		close(s.queue)
 	}
 	s.mu.Unlock()
-	timeout := time.NewTimer(lastWords)
-	defer timeout.Stop()
 	select {
 	case <-s.done:
-	case <-timeout.C:
+	case <-time.After(lastWords):
 	}
 }

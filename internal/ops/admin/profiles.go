@@ -248,10 +248,8 @@ func refuse(w http.ResponseWriter, status int, why string) {
 
 // pause waits, or until the client has left.
 func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return errors.New("the client has left")

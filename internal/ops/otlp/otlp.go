@@ -236,10 +236,8 @@ func (e *Exporter) send(batch []*trace.Trace) {
 
 // pause reports whether the time has passed before Close.
 func (e *Exporter) pause(d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 		return true
 	case <-e.quit:
 		return false

@@ -101,10 +101,8 @@ func Trickle(text string, every time.Duration) Step {
 // Pause does nothing for a while.
 func Pause(d time.Duration) Step {
 	return func(c *Conn) error {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
 		select {
-		case <-timer.C:
+		case <-time.After(d):
 			return nil
 		case <-c.done:
 			return errEnd

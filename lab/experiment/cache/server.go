@@ -92,10 +92,8 @@ func wait(r *http.Request, d time.Duration) bool {
 	if d == 0 {
 		return true
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 		return true
 	case <-r.Context().Done():
 		return false

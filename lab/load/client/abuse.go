@@ -130,10 +130,8 @@ func (s *Attack) Stop() AbuseCounts {
 
 // wait waits, unless ctx ends.
 func wait(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
 }

@@ -251,11 +251,9 @@ func (b *Bus) notifyState(text string, err error) {
 
 // sleep waits until something has happened, or for d.
 func (b *Bus) sleep(d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
 	case <-b.link.wake:
-	case <-t.C:
+	case <-time.After(d):
 	case <-b.ctx.Done():
 	}
 }
