@@ -28,12 +28,24 @@ func nowhere(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 }
 
+// deleted answers as a server without objects.
+func deleted(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodDelete {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	w.WriteHeader(http.StatusNotFound)
+	fmt.Fprint(w, "<Error><Code>NoSuchKey</Code></Error>")
+}
+
 // signed is the access key and the region of a request.
 func signed(t *testing.T, url string) string {
 	t.Helper()
 	var who atomic.Value
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.WriteHeader(http.StatusNoContent)
+		if deleted(w, r); r.Method != http.MethodDelete {
+			return // of the supervisor
+		}
 		_, scope, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=")
 		parts := strings.Split(scope, "/")
 		who.Store(parts[0] + " " + parts[2] + " " + r.Header.Get("X-Amz-Security-Token"))
@@ -243,14 +255,7 @@ func TestProfileIsKept(t *testing.T) {
 		}
 	}
 	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", filepath.Join(dir, "credentials"))
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodDelete {
-			w.WriteHeader(http.StatusNoContent)
-			return
-		}
-		w.WriteHeader(http.StatusNotFound)
-		fmt.Fprint(w, "<Error><Code>NoSuchKey</Code></Error>")
-	}))
+	s := httptest.NewServer(http.HandlerFunc(deleted))
 	defer s.Close()
 	st := open(t, Options{URL: "s3+http://" + s.Listener.Addr().String() + "/bucket"})
 	for range 5 {
