@@ -190,6 +190,7 @@ func TestAddress(t *testing.T) {
 		{"http://application-server-number-two:5001", 24, "applicati…umber-two:5001"},
 		{"unix:/run/application/with/a/long/path.sock", 24, "unix:/run/ap…g/path.sock"},
 		{"http://example.org", 12, "example.org"},
+		{"unix:/run/サーバ/アプリ.sock", 18, "unix:/run…リ.sock"},
 		{"http://example.org:8080", 6, "examp…"},
 		{"", 5, ""},
 	} {

@@ -169,7 +169,11 @@ func cutMiddle(s string, width int) string {
 		return s
 	}
 	tail := (width - 1) / 2
-	return cut(s, width-tail) + ansi.TruncateLeft(s, long-tail, "")
+	end := ansi.TruncateLeft(s, long-tail, "")
+	if ansi.StringWidth(end) > tail { // the cut went through a wide character, which stays
+		end = ansi.TruncateLeft(s, long-tail+1, "")
+	}
+	return cut(s, width-tail) + end
 }
 
 // printable keeps what clients choose from commanding the terminal.
