@@ -113,11 +113,7 @@ func (o CompareOptions) plan(res *record.Result) (experiment.Plan, error) {
 	}
 	for i, a := range o.Arms {
 		names[i] = a.Name
-		arm, err := a.arm(scheme)
-		if err != nil {
-			return p, err
-		}
-		p.Arms = append(p.Arms, arm)
+		p.Arms = append(p.Arms, a.arm(scheme))
 	}
 	cfg := o.Load
 	for _, a := range slices.Backward(o.Arms) {
@@ -138,7 +134,7 @@ func (o CompareOptions) plan(res *record.Result) (experiment.Plan, error) {
 }
 
 // arm is how the trial starts it.
-func (a CompareArm) arm(scheme string) (experiment.Arm, error) {
+func (a CompareArm) arm(scheme string) experiment.Arm {
 	if a.URL != "" {
 		pids, err := listening(a.URL)
 		about := a.URL
@@ -150,12 +146,12 @@ func (a CompareArm) arm(scheme string) (experiment.Arm, error) {
 			Start: func(context.Context) (*experiment.Instance, error) {
 				return &experiment.Instance{URL: map[string]string{"": a.URL}, PIDs: pids}, nil
 			},
-		}, nil
+		}
 	}
 	return experiment.Arm{
 		Name: a.Name, About: a.Command, Command: []string{"/bin/sh", "-c", a.Command},
 		Start: func(ctx context.Context) (*experiment.Instance, error) { return a.start(ctx, scheme) },
-	}, nil
+	}
 }
 
 func (a CompareArm) start(ctx context.Context, scheme string) (*experiment.Instance, error) {

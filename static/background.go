@@ -2,7 +2,9 @@ package static
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -237,10 +239,7 @@ func (b *Background) sweepLoop() {
 // sweep compares what handlers hold with the files. It returns false where there was nothing to sweep.
 func (b *Background) sweep() bool {
 	b.mu.Lock()
-	handlers := make([]*Handler, 0, len(b.awake))
-	for h := range b.awake {
-		handlers = append(handlers, h)
-	}
+	handlers := slices.Collect(maps.Keys(b.awake))
 	b.sweeping = len(handlers) > 0
 	goOn := b.sweeping
 	b.mu.Unlock()

@@ -2,6 +2,8 @@ package static
 
 import (
 	"container/list"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 
@@ -181,11 +183,7 @@ func (t *table) trim() {
 func (t *table) all() []*entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	entries := make([]*entry, 0, len(t.entries))
-	for _, e := range t.entries {
-		entries = append(entries, e)
-	}
-	return entries
+	return slices.Collect(maps.Values(t.entries))
 }
 
 // directories returns those that entries are in.

@@ -8,18 +8,9 @@ import (
 
 	"millrace/internal/observe/meter"
 	"millrace/internal/upstream"
-	"millrace/proxy"
 	"millrace/store/bus"
 	"millrace/websocket/conn"
 )
-
-// To are the options that pass WebSockets on to servers, as ws://host:port. The
-// others of the proxy are fields of Options.Proxy.
-func To(upstreams ...string) Options {
-	p := &proxy.Options{}
-	p.To = upstreams
-	return Options{Proxy: p}
-}
 
 // Deps are what the job works with; the zero value works. What is nil is made by
 // New and closed by Close.

@@ -42,11 +42,11 @@ func (l *order) announceOwn(id string, take func() Time) {
 	l.own[id] = at
 }
 
-// forgetOwn forgets an announcement of this machine, and reports whether it was one.
-func (l *order) forgetOwn(id string) bool {
+// forgetOwn forgets an announcement of this machine.
+func (l *order) forgetOwn(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.forget(id)
+	l.forget(id)
 }
 
 func (l *order) forget(id string) bool {

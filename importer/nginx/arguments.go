@@ -2,6 +2,7 @@ package nginx
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -71,9 +72,7 @@ func arguments() map[string]bounds {
 // meant is a directive that a name may be meant for, "" if there is none near.
 func meant(name string) string {
 	names := strings.Fields("server_name listen location index try_files error_page upstream server access_log error_log limit_req limit_conn proxy_cache proxy_cache_valid")
-	for n := range arguments() {
-		names = append(names, n)
-	}
+	names = slices.AppendSeq(names, maps.Keys(arguments()))
 	for _, r := range slices.Concat(defaults(), missing()) {
 		names = append(names, r.names...)
 	}

@@ -2,6 +2,7 @@ package lane
 
 import (
 	"bytes"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -168,10 +169,7 @@ func appendHead(b []byte, status int, h, always http.Header) []byte {
 		}
 		names = append(names, name)
 	}
-	names = append(names, "Server")
-	for name := range always {
-		names = append(names, name)
-	}
+	names = slices.AppendSeq(append(names, "Server"), maps.Keys(always))
 	slices.Sort(names)
 	for _, name := range names {
 		values := h[name]

@@ -50,9 +50,6 @@ func (s *Stage) Built() {
 	}
 }
 
-// Extend gives the run more time than its mode has, for one with many arms.
-func (s *Stage) Extend(by time.Duration) { s.until = s.until.Add(by) }
-
 // Left is how much of the budget is left.
 func (s *Stage) Left() time.Duration { return time.Until(s.until) }
 

@@ -26,6 +26,7 @@ package stats
 import (
 	"cmp"
 	"hash/fnv"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -144,12 +145,7 @@ type Decision struct {
 // interval is does not depend on which others are in the family.
 func Decide(family map[string][]Pair, rule Rule) map[string]Decision {
 	rule = rule.filled()
-	keys := make([]string, 0, len(family))
-	for k := range family {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-
+	keys := slices.Sorted(maps.Keys(family))
 	decisions := make(map[string]Decision, len(family))
 	p := make([]float64, len(keys))
 	groups := make([]grouped, len(keys))
@@ -236,11 +232,7 @@ func group(pairs []Pair) grouped {
 		g.sorted[i] = p.LogRatio
 		restarts[p.Restart] = append(restarts[p.Restart], i)
 	}
-	ids := make([]int, 0, len(restarts))
-	for id := range restarts {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
+	ids := slices.Sorted(maps.Keys(restarts))
 	if len(ids) == 1 {
 		for i := range g.sorted {
 			g.units = append(g.units, []int{i})

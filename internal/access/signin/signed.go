@@ -74,7 +74,7 @@ func (s *Signed) admit(r *http.Request) (visitor, *refusal) {
 	// Whoever else may have the file has another signature: the job's answer must
 	// not depend on it, nor may who answers for it learn how to ask again.
 	before, signature, _ := strings.Cut(asked, "&"+signatureKey+"=")
-	_, expires, _ := cutLast(before, expiresKey+"=")
+	expires, _ := cutLast(before, expiresKey+"=")
 	unsignReferer(r.Header)
 	return visitor{spent: []string{signatureKey + "=" + signature, expiresKey + "=" + expires}}, nil
 }
@@ -112,7 +112,7 @@ func (s *Signed) valid(target string) (until time.Time, ok bool) {
 	}
 	// It is the last parameter of what was signed, so nobody else's can stand
 	// behind it.
-	_, text, found := cutLast(before, expiresKey+"=")
+	text, found := cutLast(before, expiresKey+"=")
 	n, err := strconv.ParseInt(text, 10, 64)
 	if !found || err != nil || n < 0 || n > lastSecond {
 		return time.Time{}, false
@@ -120,13 +120,13 @@ func (s *Signed) valid(target string) (until time.Time, ok bool) {
 	return time.Unix(n, 0), true
 }
 
-// cutLast cuts at the last time that a parameter begins.
-func cutLast(target, parameter string) (before, after string, found bool) {
+// cutLast is what stands behind the last time that a parameter begins.
+func cutLast(target, parameter string) (after string, found bool) {
 	at := max(strings.LastIndex(target, "?"+parameter), strings.LastIndex(target, "&"+parameter))
 	if at < 0 {
-		return target, "", false
+		return "", false
 	}
-	return target[:at], target[at+1+len(parameter):], true
+	return target[at+1+len(parameter):], true
 }
 
 func mac(secret, text string) []byte {

@@ -87,7 +87,7 @@ func TestOddFiguresGiveAPicture(t *testing.T) {
 		}
 		if name == "gap" || name == "none" || name == "huge" {
 			var b bytes.Buffer
-			if err := lineOf(false, ys...).PNG(&b, Size{300, 150}); err != nil {
+			if err := PNG(&b, Size{300, 150}, lineOf(false, ys...)); err != nil {
 				t.Error(name, err)
 			}
 		}
@@ -394,7 +394,7 @@ func TestIntervalsStayInThePicture(t *testing.T) {
 func TestPNG(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
-	if err := lineOf(false, 0, 10, 0, 10).PNG(&b, Size{400, 200}); err != nil {
+	if err := PNG(&b, Size{400, 200}, lineOf(false, 0, 10, 0, 10)); err != nil {
 		t.Fatal(err)
 	}
 	img, err := png.Decode(&b)

@@ -58,15 +58,12 @@ func (l *Line) svg(w io.Writer, size Size, alone bool) error {
 	return s.writeTo(w)
 }
 
-// PNG draws the chart in light colours, with its title; 720×300 CSS pixels if
-// the size is zero.
-func (l *Line) PNG(w io.Writer, size Size) error { return PNG(w, size, l) }
-
 // maxLines is how many line charts an image holds: more make it larger than
 // viewers open.
 const maxLines = 8
 
-// PNG draws line charts below each other, at most eight, each of the size.
+// PNG draws line charts below each other in light colours, with their titles: at most
+// eight, each of the size; 720×300 CSS pixels if that is zero.
 func PNG(w io.Writer, size Size, lines ...*Line) error {
 	size = size.or(defaultWidth, defaultHeight)
 	lines = lines[:min(len(lines), maxLines)]

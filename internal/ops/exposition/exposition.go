@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -160,13 +161,8 @@ func (p *Page) Bytes() ([]byte, error) {
 	if p.err != nil {
 		return nil, p.err
 	}
-	names := make([]string, 0, len(p.families))
-	for name := range p.families {
-		names = append(names, name)
-	}
-	slices.Sort(names)
 	var b bytes.Buffer
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(p.families)) {
 		f := p.families[name]
 		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n", name, escaped(f.help, false), name, f.kind)
 		b.Write(f.lines.Bytes())

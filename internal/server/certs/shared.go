@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -264,10 +266,7 @@ func (s *shared) Unlock(ctx context.Context, name string) error {
 // release releases all locks.
 func (s *shared) release() {
 	s.mu.Lock()
-	var names []string
-	for name := range s.held {
-		names = append(names, name)
-	}
+	names := slices.Collect(maps.Keys(s.held))
 	s.mu.Unlock()
 	for _, name := range names {
 		_ = s.Unlock(context.Background(), name) // they end by themselves

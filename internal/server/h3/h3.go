@@ -9,9 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -375,10 +377,7 @@ func (l *Listener) Close() {
 	if l.draining.IsZero() {
 		l.draining = time.Now()
 	}
-	all := make([]*conn, 0, len(l.conns))
-	for _, c := range l.conns {
-		all = append(all, c)
-	}
+	all := slices.Collect(maps.Values(l.conns))
 	l.mu.Unlock()
 	for _, c := range all {
 		c.close(http3.ErrCodeNoError)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -432,9 +434,5 @@ func (w *worker) reset() {
 func (w *worker) all() []*channel {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	all := make([]*channel, 0, len(w.channels))
-	for _, c := range w.channels {
-		all = append(all, c)
-	}
-	return all
+	return slices.Collect(maps.Values(w.channels))
 }
