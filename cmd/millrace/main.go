@@ -34,6 +34,7 @@ package main
 import (
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 
@@ -116,20 +117,19 @@ func run(args []string, s cli.Streams, taken *servecmd.Signals) int {
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
-	return act(new(program), "millrace", args, job{Streams: s, taken: taken, examples: examples})
+	return act(new(program), "millrace", args, job{Streams: s, taken: taken, examples: examples()})
 }
 
 // runPacked is run for a program with a site.
 func runPacked(args []string, s cli.Streams, taken *servecmd.Signals, site *packfile.Site) int {
-	none := func(string) []string { return nil } // they are about millrace
-	return act(new(packcmd.Program), filepath.Base(os.Args[0]), args, job{Streams: s, taken: taken, examples: none, site: site})
+	return act(new(packcmd.Program), filepath.Base(os.Args[0]), args, job{Streams: s, taken: taken, site: site})
 }
 
 // job is what verbs are run with.
 type job struct {
 	cli.Streams
 	taken    *servecmd.Signals
-	examples cli.Examples
+	examples cli.Examples   // none for a program with a site: they are about millrace
 	site     *packfile.Site // nil but for a program with one
 }
 
@@ -193,14 +193,13 @@ func (j job) runner(verb *cli.Node) func() error {
 }
 
 // examples end the help of a verb, and stand in the manual page.
-func examples(verb string) []string {
-	if verb == "" {
-		return []string{"millrace serve ./public", "millrace cache http://127.0.0.1:5000", "millrace ws --channels", "millrace serve ./photos --images"}
+func examples() cli.Examples {
+	all := cli.Examples{"": {"millrace serve ./public", "millrace cache http://127.0.0.1:5000", "millrace ws --channels", "millrace serve ./photos --images"}}
+	for _, more := range []cli.Examples{
+		cli.OwnExamples(), servecmd.Examples(), cachecmd.Examples(), wscmd.Examples(), imagescmd.Examples(), packcmd.Examples(), labcmd.Examples(), labcmd.PGOExamples(),
+		opscmd.CertsExamples(), opscmd.PasswordExamples(), explaincmd.Examples(), importcmd.Examples(), opscmd.MaintenanceExamples(), opscmd.SlowExamples(), opscmd.TopExamples(),
+	} {
+		maps.Copy(all, more)
 	}
-	for _, of := range []cli.Examples{servecmd.Examples, cachecmd.Examples, wscmd.Examples, imagescmd.Examples, packcmd.Examples, labcmd.Examples, labcmd.PGOExamples, opscmd.CertsExamples, opscmd.PasswordExamples, explaincmd.Examples, importcmd.Examples, opscmd.MaintenanceExamples, opscmd.SlowExamples, opscmd.TopExamples} {
-		if lines := of(verb); lines != nil {
-			return lines
-		}
-	}
-	return cli.OwnExamples(verb)
+	return all
 }

@@ -219,7 +219,7 @@ func sameInFile(t *testing.T, key, value string) {
 
 // TestManual holds docs/man/millrace.1 against the program.
 func TestManual(t *testing.T) {
-	golden(t, filepath.Join("..", "..", "docs", "man", "millrace.1"), cli.Manual(modelOf(t, new(program)), examples))
+	golden(t, filepath.Join("..", "..", "docs", "man", "millrace.1"), cli.Manual(modelOf(t, new(program)), examples()))
 }
 
 // TestExample: the example is what init writes in that folder, and it works.

@@ -155,35 +155,29 @@ func rows(up servecmd.Up) [][2]string {
 }
 
 // Examples end the help of the verbs.
-func Examples(verb string) []string {
-	switch verb {
-	case "cache":
-		return []string{
+func Examples() cli.Examples {
+	return cli.Examples{
+		"cache": {
 			"millrace cache http://127.0.0.1:5000 --ttl 5m         # http://127.0.0.1:8080",
 			"millrace cache :5000 --ttl 30s -l :80                 # to everyone, port 80",
 			"millrace cache :5000 --cors https://blog.example      # for a page of another site",
 			"millrace cache unix:/run/app.sock --disk /var/cache/millrace",
 			"millrace cache purge --all                            # while it runs",
-		}
-	case "cache purge":
-		return []string{
+		},
+		"cache purge": {
 			"millrace cache purge https://example.org/api/posts/7",
 			"millrace cache purge --tag post-7",
 			"millrace cache purge --prefix https://example.org/api/",
 			"millrace cache purge --all --hard",
-		}
-	case "cache explain":
-		return []string{
+		},
+		"cache explain": {
 			"millrace cache explain http://127.0.0.1:8080/posts",
 			"millrace cache explain http://127.0.0.1:8080/posts -H 'Cookie: session=1'",
-		}
-	case "cache warm":
-		return []string{
+		},
+		"cache warm": {
 			"millrace cache warm https://example.org/sitemap.xml",
 			"millrace cache warm urls.txt -j 8 --rate 50",
-		}
-	case "cache log":
-		return []string{"millrace cache log miss -n 20", "millrace cache log -f"}
+		},
+		"cache log": {"millrace cache log miss -n 20", "millrace cache log -f"},
 	}
-	return nil
 }

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// Examples are the command lines that end the help of a verb, and stand in the
+// Examples are the command lines that end the help of each verb, and stand in the
 // manual page; of "" they are those of the program.
-type Examples func(verb string) []string
+type Examples map[string][]string
 
 // Unexpected says what was meant by a word behind a verb that takes none.
 type Unexpected func(word string, program *Node) error
@@ -33,16 +33,13 @@ func CommandUsage(err error, verbs map[string]Unexpected) error {
 }
 
 // OwnExamples are those of the verbs here.
-func OwnExamples(verb string) []string {
-	switch verb {
-	case "completion":
-		return []string{
+func OwnExamples() Examples {
+	return Examples{
+		"completion": {
 			"source <(millrace completion bash)                                  # in ~/.bashrc",
 			"millrace completion zsh > \"${fpath[1]}/_millrace\"",
 			"millrace completion fish > ~/.config/fish/completions/millrace.fish",
-		}
-	case "man":
-		return []string{"millrace man | man -l -"}
+		},
+		"man": {"millrace man | man -l -"},
 	}
-	return nil
 }

@@ -43,7 +43,7 @@ func Manual(program *Node, of Examples) string {
 	}
 	b.WriteString(".SH COMMANDS\n")
 	for _, v := range verbs {
-		manualVerb(&b, v, of(v.name))
+		manualVerb(&b, v, of[v.name])
 	}
 	b.WriteString(manualEnd)
 	return b.String()

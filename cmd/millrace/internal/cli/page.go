@@ -36,7 +36,7 @@ func Page(n *Node, of Examples) string {
 	if n.Parent == nil {
 		fmt.Fprintf(&b, "\n\"%s COMMAND --help\" says more about one.\n", n.Name)
 	}
-	if lines := of(n.Words()); len(lines) > 0 {
+	if lines := of[n.Words()]; len(lines) > 0 {
 		fmt.Fprintf(&b, "\nExamples:\n  %s\n", strings.Join(lines, "\n  "))
 	}
 	return b.String()

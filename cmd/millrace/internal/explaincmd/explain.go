@@ -32,15 +32,14 @@ type Explain struct {
 }
 
 // Examples end the help of the verb.
-func Examples(verb string) []string {
-	if verb != "explain" {
-		return nil
-	}
-	return []string{
-		"millrace explain /blog/12                       # of ./millrace.yaml",
-		"millrace explain https://example.org/ -c site.yaml -H 'Cookie: beta=on'",
-		"millrace explain /admin/ -X POST --address 203.0.113.7",
-		"millrace explain / --live                       # and what the running server has been told",
+func Examples() cli.Examples {
+	return cli.Examples{
+		"explain": {
+			"millrace explain /blog/12                       # of ./millrace.yaml",
+			"millrace explain https://example.org/ -c site.yaml -H 'Cookie: beta=on'",
+			"millrace explain /admin/ -X POST --address 203.0.113.7",
+			"millrace explain / --live                       # and what the running server has been told",
+		},
 	}
 }
 

@@ -229,25 +229,21 @@ func (o *openFolder) close() error {
 }
 
 // Examples end the help of the verbs.
-func Examples(verb string) []string {
-	switch verb {
-	case "images":
-		return []string{
+func Examples() cli.Examples {
+	return cli.Examples{
+		"images": {
 			"millrace images photos && millrace serve photos --images",
 			"millrace images photos --formats webp --jobs 1     # in the background, the small one only",
 			"millrace images --config millrace.yaml             # every folder that it serves with images",
 			"millrace images stats                              # of the running server",
-		}
-	case "images clean":
-		return []string{
+		},
+		"images clean": {
 			"millrace images clean                              # of the running server",
 			"millrace images clean photos --all",
-		}
-	case "images stats":
-		return []string{
+		},
+		"images stats": {
 			"millrace images stats                              # of the running server",
 			"millrace images stats photos --json | jq .photos.kept",
-		}
+		},
 	}
-	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"millrace/cmd/millrace/internal/cli"
 	"millrace/importer/apache"
@@ -194,16 +193,12 @@ func writeFile(name, text string, force bool, command string) error {
 }
 
 // Examples end the help of the verbs.
-func Examples(verb string) []string {
-	switch {
-	case verb == "import" || verb == "import nginx":
-		return []string{"millrace import nginx /etc/nginx/nginx.conf -o millrace.yaml", "millrace compare-config --nginx /etc/nginx/nginx.conf"}
-	case verb == "import caddy":
-		return []string{"millrace import caddy /etc/caddy/Caddyfile -o millrace.yaml"}
-	case verb == "import apache":
-		return []string{"millrace import apache /etc/apache2/apache2.conf -o millrace.yaml", "millrace import apache /var/www/html/.htaccess --hostname example.org -o millrace.yaml", "millrace compare-config --apache /etc/apache2/apache2.conf"}
-	case strings.HasPrefix(verb, "compare-config"):
-		return []string{"millrace compare-config --nginx /etc/nginx/nginx.conf --log /var/log/nginx/access.log"}
+func Examples() cli.Examples {
+	nginx := []string{"millrace import nginx /etc/nginx/nginx.conf -o millrace.yaml", "millrace compare-config --nginx /etc/nginx/nginx.conf"}
+	return cli.Examples{
+		"import": nginx, "import nginx": nginx,
+		"import caddy":   {"millrace import caddy /etc/caddy/Caddyfile -o millrace.yaml"},
+		"import apache":  {"millrace import apache /etc/apache2/apache2.conf -o millrace.yaml", "millrace import apache /var/www/html/.htaccess --hostname example.org -o millrace.yaml", "millrace compare-config --apache /etc/apache2/apache2.conf"},
+		"compare-config": {"millrace compare-config --nginx /etc/nginx/nginx.conf --log /var/log/nginx/access.log"},
 	}
-	return nil
 }

@@ -221,24 +221,21 @@ func readPaths(file string) ([]string, error) {
 }
 
 // Examples end the help of lab's verbs.
-func Examples(verb string) []string {
-	switch verb {
-	case "lab", "lab load":
-		return []string{
-			"millrace lab load http://127.0.0.1:8080/ -c 50 -d 10s",
-			"millrace lab load https://127.0.0.1:8443/ -k --protocol http2 --streams 8",
-			"millrace lab load http://127.0.0.1:8080/ --rate 2000 --poisson --html load.html",
-			"millrace lab load ws://127.0.0.1:8080/echo -c 1000",
-		}
-	case "lab compare":
-		return []string{
+func Examples() cli.Examples {
+	load := []string{
+		"millrace lab load http://127.0.0.1:8080/ -c 50 -d 10s",
+		"millrace lab load https://127.0.0.1:8443/ -k --protocol http2 --streams 8",
+		"millrace lab load http://127.0.0.1:8080/ --rate 2000 --poisson --html load.html",
+		"millrace lab load ws://127.0.0.1:8080/echo -c 1000",
+	}
+	run := []string{"millrace lab run embed-vs-disk --quick --out results"}
+	return cli.Examples{
+		"lab": load, "lab load": load,
+		"lab compare": {
 			"millrace lab compare A=http://127.0.0.1:8080/ B=http://127.0.0.1:8081/",
 			"millrace lab compare old='./old -listen 127.0.0.1:{port}' new='./new -listen 127.0.0.1:{port}' --html compare.html",
-		}
-	case "lab run", "lab list":
-		return []string{"millrace lab run embed-vs-disk --quick --out results"}
-	case "lab report":
-		return []string{"millrace lab report results/embed-vs-disk.json"}
+		},
+		"lab run": run, "lab list": run,
+		"lab report": {"millrace lab report results/embed-vs-disk.json"},
 	}
-	return nil
 }

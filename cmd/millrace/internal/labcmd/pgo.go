@@ -27,32 +27,25 @@ type PGO struct {
 }
 
 // PGOExamples are those of the verbs here.
-func PGOExamples(verb string) []string {
-	switch verb {
-	case "pgo record":
-		return []string{
+func PGOExamples() cli.Examples {
+	return cli.Examples{
+		"pgo record": {
 			"millrace pgo record -o files.pprof                      # of the server that runs here",
 			"millrace pgo record 127.0.0.1:6060 -o api.pprof         # of any Go server with net/http/pprof",
 			"millrace pgo record --pid 4711 --duration 1m            # without any HTTP route, by SIGUSR2",
-		}
-	case "pgo merge":
-		return []string{
+		},
+		"pgo merge": {
 			"millrace pgo merge files.pprof=3 ranges.pprof=1 -o default.pgo",
 			"millrace pgo merge --weights default.pgo.weights -o default.pgo",
-		}
-	case "pgo predict":
-		return []string{"millrace pgo predict default.pgo"}
-	case "pgo diff":
-		return []string{"millrace pgo diff before.pprof after.pprof --svg diff.svg"}
-	case "pgo build":
-		return []string{"millrace pgo build ./cmd/millrace --profile default.pgo -o bin/millrace"}
-	case "pgo prove":
-		return []string{
+		},
+		"pgo predict": {"millrace pgo predict default.pgo"},
+		"pgo diff":    {"millrace pgo diff before.pprof after.pprof --svg diff.svg"},
+		"pgo build":   {"millrace pgo build ./cmd/millrace --profile default.pgo -o bin/millrace"},
+		"pgo prove": {
 			"millrace pgo prove                                      # millrace itself, in a checkout",
 			"millrace pgo prove --without ./old --with ./new --args 'serve --port {port}' --path /api",
-		}
+		},
 	}
-	return nil
 }
 
 // profileFailure adds to an error what to do about it.

@@ -47,7 +47,7 @@ func (c *Prove) Run(s cli.Streams) error {
 	}
 	if p.Args == nil && p.Without == "" && env.Bench == nil {
 		_, err := subject.Find(".")
-		return cli.Failure(err, "or name two executables: "+PGOExamples("pgo prove")[1])
+		return cli.Failure(err, "or name two executables: "+PGOExamples()["pgo prove"][1])
 	}
 	if env.Work, err = os.MkdirTemp("", "millrace-pgo-"); err != nil {
 		return fmt.Errorf("making a folder for the executables: %w", err)
@@ -65,7 +65,7 @@ func (c *Prove) proof() (images.Proof, error) {
 	p := images.Proof{Profile: c.Profile, Without: c.Without, With: c.With, Paths: c.Path, Connections: c.Connections}
 	switch {
 	case (c.Without == "") != (c.With == ""):
-		return p, cli.Usage("--without and --with: both are needed, or none", PGOExamples("pgo prove")[1])
+		return p, cli.Usage("--without and --with: both are needed, or none", PGOExamples()["pgo prove"][1])
 	case c.Without != "" && (c.Package != "" || c.Profile != ""):
 		return p, cli.Usage("two executables, and a package or profile to build: only one of them can be measured", "leave --without and --with out to build")
 	case c.Package != "" && c.Args == "":

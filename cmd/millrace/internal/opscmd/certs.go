@@ -197,12 +197,9 @@ func served(root string) string {
 }
 
 // CertsExamples end the help of the verbs.
-func CertsExamples(verb string) []string {
-	switch verb {
-	case "certs":
-		return []string{"millrace certs                             # those of the server that runs here"}
-	case "trust":
-		return []string{"millrace serve . --tls internal & millrace trust"}
+func CertsExamples() cli.Examples {
+	return cli.Examples{
+		"certs": {"millrace certs                             # those of the server that runs here"},
+		"trust": {"millrace serve . --tls internal & millrace trust"},
 	}
-	return nil
 }

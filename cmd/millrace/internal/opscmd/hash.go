@@ -61,12 +61,9 @@ func firstLine(in io.Reader) (string, error) {
 }
 
 // PasswordExamples end the help of the verbs.
-func PasswordExamples(verb string) []string {
-	switch verb {
-	case "hash-password":
-		return []string{"echo 'open sesame' | millrace hash-password", "echo 'open sesame' | millrace hash-password --user alice >> htpasswd"}
-	case "sign":
-		return []string{"printenv SIGN_SECRET | millrace sign https://example.org/files/a.zip", "millrace sign /files/a.zip --for 24h --secret-file secret"}
+func PasswordExamples() cli.Examples {
+	return cli.Examples{
+		"hash-password": {"echo 'open sesame' | millrace hash-password", "echo 'open sesame' | millrace hash-password --user alice >> htpasswd"},
+		"sign":          {"printenv SIGN_SECRET | millrace sign https://example.org/files/a.zip", "millrace sign /files/a.zip --for 24h --secret-file secret"},
 	}
-	return nil
 }

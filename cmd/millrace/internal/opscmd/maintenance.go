@@ -19,11 +19,8 @@ type Maintenance struct {
 }
 
 // MaintenanceExamples end the help of the verb.
-func MaintenanceExamples(verb string) []string {
-	if verb != "maintenance" {
-		return nil
-	}
-	return []string{"millrace maintenance on", "millrace maintenance status", "millrace maintenance off"}
+func MaintenanceExamples() cli.Examples {
+	return cli.Examples{"maintenance": {"millrace maintenance on", "millrace maintenance status", "millrace maintenance off"}}
 }
 
 // Run tells the running server.

@@ -27,14 +27,13 @@ type Slow struct {
 }
 
 // SlowExamples end the help of the verb.
-func SlowExamples(verb string) []string {
-	if verb != "slow" {
-		return nil
-	}
-	return []string{
-		"millrace slow                              # what took far longer than usual, and what it waited for",
-		"millrace slow 12                           # all steps of number 12",
-		"millrace slow 12 --trace slow.trace",
+func SlowExamples() cli.Examples {
+	return cli.Examples{
+		"slow": {
+			"millrace slow                              # what took far longer than usual, and what it waited for",
+			"millrace slow 12                           # all steps of number 12",
+			"millrace slow 12 --trace slow.trace",
+		},
 	}
 }
 

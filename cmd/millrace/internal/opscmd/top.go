@@ -27,13 +27,12 @@ type Top struct {
 }
 
 // TopExamples end the help of the verb.
-func TopExamples(verb string) []string {
-	if verb != "top" {
-		return nil
-	}
-	return []string{
-		"millrace top                               # live: q ends, s sorts, / chooses routes, arrows scroll",
-		"millrace top --once --sort p99",
+func TopExamples() cli.Examples {
+	return cli.Examples{
+		"top": {
+			"millrace top                               # live: q ends, s sorts, / chooses routes, arrows scroll",
+			"millrace top --once --sort p99",
+		},
 	}
 }
 

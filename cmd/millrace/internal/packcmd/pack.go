@@ -43,17 +43,16 @@ type Pack struct {
 }
 
 // Examples end the help of the verb.
-func Examples(verb string) []string {
-	if verb != "pack" {
-		return nil
-	}
-	return []string{
-		"millrace pack ./public -o site && ./site         # http://127.0.0.1:8080",
-		"./site --listen :80                              # to everyone, port 80",
-		"./site list; ./site verify; ./site unpack copy   # what is in it",
-		"millrace pack millrace.yaml -o site              # as a config says",
-		"millrace pack ./public -o site --images          # with WebP and AVIF of its images",
-		"millrace pack ./public -o site --base millrace-slim",
+func Examples() cli.Examples {
+	return cli.Examples{
+		"pack": {
+			"millrace pack ./public -o site && ./site         # http://127.0.0.1:8080",
+			"./site --listen :80                              # to everyone, port 80",
+			"./site list; ./site verify; ./site unpack copy   # what is in it",
+			"millrace pack millrace.yaml -o site              # as a config says",
+			"millrace pack ./public -o site --images          # with WebP and AVIF of its images",
+			"millrace pack ./public -o site --base millrace-slim",
+		},
 	}
 }
 

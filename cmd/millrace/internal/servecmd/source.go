@@ -90,10 +90,9 @@ func imagesByConfig(file string) error {
 }
 
 // Examples end the help of the verbs.
-func Examples(verb string) []string {
-	switch verb {
-	case "serve":
-		return []string{
+func Examples() cli.Examples {
+	return cli.Examples{
+		"serve": {
 			"millrace serve ./public                    # http://127.0.0.1:8080",
 			"millrace serve ./public -l :80             # to everyone, port 80",
 			"millrace serve ./public --domain a.example # HTTPS, certificate and all",
@@ -101,16 +100,12 @@ func Examples(verb string) []string {
 			"millrace serve ./photos --images           # images as WebP and AVIF",
 			"millrace serve --config millrace.yaml      # as the config says",
 			"millrace serve . -l unix:/run/web.sock     # behind another server",
-		}
-	case "check":
-		return []string{"millrace check && systemctl reload millrace"}
-	case "reload":
-		return []string{"millrace check && millrace reload"}
-	case "init":
-		return []string{
+		},
+		"check":  {"millrace check && systemctl reload millrace"},
+		"reload": {"millrace check && millrace reload"},
+		"init": {
 			"millrace init && millrace check && millrace serve",
 			"millrace init --from-json config.json      # from the published cache's config",
-		}
+		},
 	}
-	return nil
 }

@@ -241,10 +241,9 @@ func listenable(url string) string {
 }
 
 // Examples end the help of the verbs.
-func Examples(verb string) []string {
-	switch verb {
-	case "ws":
-		return []string{
+func Examples() cli.Examples {
+	return cli.Examples{
+		"ws": {
 			"millrace ws                                           # an echo, and a page: http://127.0.0.1:8080",
 			"millrace ws --channels                                # publish and subscribe",
 			"millrace ws --channels --allow-publish 'room:*' --presence",
@@ -252,26 +251,22 @@ func Examples(verb string) []string {
 			"millrace ws --channels --bus nats://127.0.0.1:4222    # the same channels on several machines",
 			"millrace ws proxy ws://127.0.0.1:9000                 # in front of another server",
 			"millrace ws publish news 'it works'                   # while it runs",
-		}
-	case "ws proxy":
-		return []string{
+		},
+		"ws proxy": {
 			"millrace ws proxy ws://127.0.0.1:9000                 # ws://127.0.0.1:8080",
 			"millrace ws proxy :9000 :9001 -l :80                  # two servers, for everyone",
 			"millrace ws proxy wss://live.example.org --host upstream --tls-cert cert.pem --tls-key key.pem --tls-listen :443",
-		}
-	case "ws publish":
-		return []string{
+		},
+		"ws publish": {
 			"millrace ws publish news 'it works'",
 			"millrace ws publish news --json '{\"title\": \"it works\"}'",
 			"date | millrace ws publish news -",
 			"MILLRACE_WS_KEY=\"$KEY\" millrace ws publish news hello --url https://live.example.org/",
-		}
-	case "ws listen":
-		return []string{
+		},
+		"ws listen": {
 			"millrace ws listen news",
 			"millrace ws listen news sport -n 10 | jq .data",
 			"millrace ws listen news --url https://live.example.org/",
-		}
+		},
 	}
-	return nil
 }
