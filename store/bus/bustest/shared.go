@@ -11,7 +11,7 @@ import (
 	"millrace/store/bus"
 )
 
-// present are the clients in a channel.
+// clients lists the clients in a channel.
 func (m *machine) clients(channel string) string {
 	m.t.Helper()
 	all, err := ask(m.t, "the members of "+channel, func(done func([]bus.Member, error)) { m.Bus.Members(channel, done) })

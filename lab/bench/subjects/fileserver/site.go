@@ -27,7 +27,7 @@ func readVerification(fsys fs.FS) (*verification, error) {
 	return parseVerification(b)
 }
 
-// Parseverification is readVerification for bytes.
+// parseVerification is readVerification for bytes.
 func parseVerification(b []byte) (*verification, error) {
 	v := new(verification)
 	if err := json.Unmarshal(b, v); err != nil {
