@@ -3,6 +3,7 @@ package admin
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,30 +70,18 @@ func profilesPage(w http.ResponseWriter, _ *http.Request) {
 }
 
 func about(name string) string {
-	switch name {
-	case "allocs":
-		return "all allocations since the start, a sample"
-	case "block":
-		return "where goroutines waited for each other"
-	case "goroutine":
-		return "the stacks of all goroutines; debug=2: as a panic prints them"
-	case "heap":
-		return "what is allocated, a sample; gc=1: after a collection"
-	case "mutex":
-		return "who held locks that others waited for"
-	case "threadcreate":
-		return "what made threads"
-	case "cmdline":
-		return "the command line of this program"
-	case "profile":
-		return "where CPU time goes, for \"go tool pprof\"; seconds=N, else 30"
-	case "symbol":
-		return "the functions at addresses"
-	case "trace":
-		return "everything that the runtime does, for \"go tool trace\"; seconds=N, else 1"
-	default:
-		return "a profile of the runtime"
-	}
+	return cmp.Or(map[string]string{
+		"allocs":       "all allocations since the start, a sample",
+		"block":        "where goroutines waited for each other",
+		"goroutine":    "the stacks of all goroutines; debug=2: as a panic prints them",
+		"heap":         "what is allocated, a sample; gc=1: after a collection",
+		"mutex":        "who held locks that others waited for",
+		"threadcreate": "what made threads",
+		"cmdline":      "the command line of this program",
+		"profile":      "where CPU time goes, for \"go tool pprof\"; seconds=N, else 30",
+		"symbol":       "the functions at addresses",
+		"trace":        "everything that the runtime does, for \"go tool trace\"; seconds=N, else 1",
+	}[name], "a profile of the runtime")
 }
 
 // cmdline answers with the arguments of this process, a NUL between two.

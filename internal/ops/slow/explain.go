@@ -1,6 +1,7 @@
 package slow
 
 import (
+	"cmp"
 	"time"
 
 	follow "millrace/internal/observe/trace"
@@ -57,27 +58,16 @@ func (e *Entry) Depth(i int) (depth int) {
 
 // About says what a step's kind means, in a few words.
 func About(k follow.Kind) string {
-	switch k {
-	case follow.Upload:
-		return "taking in the request's body"
-	case follow.Lookup:
-		return "asking a store of the cache"
-	case follow.Fetch:
-		return "waiting for the cache's fetch"
-	case follow.Upstream:
-		return "getting another server's answer"
-	case follow.Queue:
-		return "waiting for a place at another server"
-	case follow.Connect:
-		return "connecting to another server"
-	case follow.Attempt:
-		return "waiting for another server's answer"
-	case follow.Convert:
-		return "waiting for an image's conversion"
-	case follow.Disk:
-		return "looking up and opening a file"
-	case follow.Write:
-		return "sending the answer to the client"
-	}
-	return "something else"
+	return cmp.Or(map[follow.Kind]string{
+		follow.Upload:   "taking in the request's body",
+		follow.Lookup:   "asking a store of the cache",
+		follow.Fetch:    "waiting for the cache's fetch",
+		follow.Upstream: "getting another server's answer",
+		follow.Queue:    "waiting for a place at another server",
+		follow.Connect:  "connecting to another server",
+		follow.Attempt:  "waiting for another server's answer",
+		follow.Convert:  "waiting for an image's conversion",
+		follow.Disk:     "looking up and opening a file",
+		follow.Write:    "sending the answer to the client",
+	}[k], "something else")
 }

@@ -1,6 +1,7 @@
 package imagescmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -145,33 +146,20 @@ func (r *conversion) failures(b *strings.Builder) {
 
 // reasonText says in words why an image was not converted.
 func reasonText(cause string) string {
-	switch cause {
-	case "not an image":
-		return "not an image, whatever the name says: served as it is"
-	case "broken":
-		return "damaged: served as it is"
-	case "too large":
-		return "more megapixels than images.max_megapixels: served as it is"
-	case "large file":
-		return "more bytes than images.max_size: served as it is"
-	case "memory":
-		return "it would take more than images.memory: served as it is"
-	case "unsupported":
-		return "cannot be written in one of the formats, such as animations in AVIF: served in another"
-	case "just changed":
-		return "changed this moment: run it once more"
-	case "not readable":
-		return "the file cannot be read"
-	case "crashed":
-		return "the process that converts died of it: served as it is"
-	case "encoder":
-		return "the encoder refuses it: served as it is"
-	case "timeout":
-		return "it took too long: served as it is"
-	case "store":
-		return "the result could not be kept: is the disk full, or images.store_size too small?"
-	}
-	return "the conversion failed: served as it is"
+	return cmp.Or(map[string]string{
+		"not an image": "not an image, whatever the name says: served as it is",
+		"broken":       "damaged: served as it is",
+		"too large":    "more megapixels than images.max_megapixels: served as it is",
+		"large file":   "more bytes than images.max_size: served as it is",
+		"memory":       "it would take more than images.memory: served as it is",
+		"unsupported":  "cannot be written in one of the formats, such as animations in AVIF: served in another",
+		"just changed": "changed this moment: run it once more",
+		"not readable": "the file cannot be read",
+		"crashed":      "the process that converts died of it: served as it is",
+		"encoder":      "the encoder refuses it: served as it is",
+		"timeout":      "it took too long: served as it is",
+		"store":        "the result could not be kept: is the disk full, or images.store_size too small?",
+	}[cause], "the conversion failed: served as it is")
 }
 
 // saved are the last three columns: bytes before and after, and the share that
