@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -155,15 +155,11 @@ func (a CompareArm) arm(scheme string) experiment.Arm {
 }
 
 func (a CompareArm) start(ctx context.Context, scheme string) (*experiment.Instance, error) {
-	p, err := subject.Retry(ctx, func() (*subject.Process, error) {
-		free, err := subject.FreePort()
-		if err != nil {
-			return nil, err
-		}
-		port := strconv.Itoa(free)
+	p, err := subject.StartFree(ctx, maxReady, func(address string) (*exec.Cmd, error) {
+		_, port, _ := strings.Cut(address, ":")
 		cmd := subject.Shell(strings.ReplaceAll(a.Command, portMark, port))
 		cmd.Env = append(os.Environ(), "PORT="+port)
-		return subject.Start(ctx, cmd, "127.0.0.1:"+port, maxReady)
+		return cmd, nil
 	})
 	if err != nil {
 		return nil, err

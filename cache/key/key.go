@@ -45,6 +45,7 @@ import (
 	"strings"
 
 	"millrace/internal/wire/field"
+	"millrace/internal/wire/urlpath"
 )
 
 // Options say what a key is made of. The zero value is the host and the
@@ -106,7 +107,7 @@ func New(o Options) (*Maker, error) {
 // Key is KeyOf for what the request itself says: the scheme of its connection,
 // and its host.
 func (m *Maker) Key(r *http.Request, class string) string {
-	return m.KeyOf(scheme(r), r.Host, r, class)
+	return m.KeyOf(urlpath.Scheme(r), r.Host, r, class)
 }
 
 // KeyOf is the exact key of a request: scheme, host in lower case, target, and
@@ -183,13 +184,6 @@ func (m *Maker) Plain(r *http.Request) bool {
 // VariesOn lists the request headers, canonical, that Key looks at beyond the
 // host and the target. The caller must not change it.
 func (m *Maker) VariesOn() []string { return m.variesOn }
-
-func scheme(r *http.Request) string {
-	if r.TLS != nil {
-		return "https"
-	}
-	return "http"
-}
 
 // rawTarget is the request's target in origin form, byte for byte as it came over the
 // network; where rules have made another path or query of that, it is what they made: the

@@ -8,6 +8,7 @@ import (
 	"millrace/internal/observe/trace"
 	"millrace/internal/route/headers"
 	"millrace/internal/wire/send"
+	"millrace/internal/wire/urlpath"
 )
 
 // headerRules are the operator's rules for the header of one answer, such as "set
@@ -91,10 +92,7 @@ func (a *headerRules) value(variable string) string {
 	case "host":
 		return r.Host
 	case "scheme":
-		if r.TLS != nil {
-			return "https"
-		}
-		return "http"
+		return urlpath.Scheme(r)
 	case "method":
 		return r.Method
 	case "path":

@@ -6,8 +6,10 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
+	"time"
 )
 
 const (
@@ -63,6 +65,22 @@ func Retry[T any](ctx context.Context, start func() (T, error)) (started T, err 
 		}
 	}
 	return started, err
+}
+
+// StartFree starts a command at a free address, and at another where that was taken in
+// between. ready is how long it may take until it listens.
+func StartFree(ctx context.Context, ready time.Duration, command func(address string) (*exec.Cmd, error)) (*Process, error) {
+	return Retry(ctx, func() (*Process, error) {
+		address, err := FreeAddress()
+		if err != nil {
+			return nil, err
+		}
+		cmd, err := command(address)
+		if err != nil {
+			return nil, err
+		}
+		return Start(ctx, cmd, address, ready)
+	})
 }
 
 // firstEphemeral is the first port that the kernel hands out to connections; 0

@@ -175,10 +175,7 @@ func (f *forward) scheme(r *http.Request) string {
 	if p := r.Header["X-Forwarded-Proto"]; len(p) == 1 && (p[0] == "http" || p[0] == "https") && f.clients.Trusts(netset.Peer(r.RemoteAddr)) {
 		return p[0]
 	}
-	if r.TLS != nil {
-		return "https"
-	}
-	return "http"
+	return urlpath.Scheme(r)
 }
 
 // errNoTarget is for an address without a path.

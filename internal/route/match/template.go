@@ -181,10 +181,7 @@ func (p part) value(r *http.Request, captures []string) string {
 	case "host":
 		return Host(r)
 	case "scheme":
-		if r.TLS != nil {
-			return "https"
-		}
-		return "http"
+		return urlpath.Scheme(r)
 	case "address":
 		return p.address(r)
 	case "header":

@@ -112,3 +112,11 @@ func AsSent(r *http.Request) string {
 	}
 	return r.URL.RequestURI()
 }
+
+// Scheme is that of a request's connection.
+func Scheme(r *http.Request) string {
+	if r.TLS != nil {
+		return "https"
+	}
+	return "http"
+}

@@ -179,7 +179,7 @@ func (r *cacheRun) start(ctx context.Context, arm *cacheArm, s upstreamSetting) 
 
 func (r *cacheRun) startOnce(ctx context.Context, arm *cacheArm, s upstreamSetting) (*runningArm, error) {
 	args := []string{"api", "-delay", s.delay.String(), "-errors", strconv.FormatFloat(s.errors, 'g', -1, 64), "-seed", strconv.FormatUint(r.env.Seed, 10)}
-	api, err := startAt(ctx, func(address string) (*exec.Cmd, error) {
+	api, err := subject.StartFree(ctx, startTime, func(address string) (*exec.Cmd, error) {
 		return exec.Command(r.upstream, append(args, "-listen", address)...), nil
 	})
 	if err != nil {
@@ -187,7 +187,7 @@ func (r *cacheRun) startOnce(ctx context.Context, arm *cacheArm, s upstreamSetti
 	}
 	in := &runningArm{upstream: "http://" + api.Address(), api: api, service: api}
 	if arm.command != nil {
-		in.service, err = startAt(ctx, func(address string) (*exec.Cmd, error) {
+		in.service, err = subject.StartFree(ctx, startTime, func(address string) (*exec.Cmd, error) {
 			dir := filepath.Join(r.env.Work, "api-"+strconv.FormatInt(arm.places.Add(1), 10))
 			if err := os.Mkdir(dir, 0o700); err != nil {
 				return nil, fmt.Errorf("making a folder for %s: %w", arm.name, err)
@@ -246,22 +246,6 @@ func (in *runningArm) awaitWorkers(ctx context.Context, workers int) error {
 		case <-time.After(rests * time.Millisecond):
 		}
 	}
-}
-
-// startAt starts a command at a free address, and at another if that was taken
-// in between.
-func startAt(ctx context.Context, command func(address string) (*exec.Cmd, error)) (*subject.Process, error) {
-	return subject.Retry(ctx, func() (*subject.Process, error) {
-		address, err := subject.FreeAddress()
-		if err != nil {
-			return nil, err
-		}
-		cmd, err := command(address)
-		if err != nil {
-			return nil, err
-		}
-		return subject.Start(ctx, cmd, address, startTime)
-	})
 }
 
 // startTime is how long a service may take until it listens: eight may

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"maps"
 	"os/exec"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -34,17 +33,13 @@ func (p *proof) millraceArgs(noLane bool, admin string) []string {
 
 // serve starts an executable and waits until it answers.
 func (p *proof) serve(ctx context.Context, exe string, args []string) (*subject.Process, error) {
-	return subject.Retry(ctx, func() (*subject.Process, error) {
-		port, err := subject.FreePort()
-		if err != nil {
-			return nil, err
-		}
-		number := strconv.Itoa(port)
+	return subject.StartFree(ctx, proofReady, func(address string) (*exec.Cmd, error) {
+		_, port, _ := strings.Cut(address, ":")
 		filled := make([]string, len(args))
 		for i, a := range args {
-			filled[i] = strings.ReplaceAll(a, portMark, number)
+			filled[i] = strings.ReplaceAll(a, portMark, port)
 		}
-		return subject.Start(ctx, exec.Command(exe, filled...), "127.0.0.1:"+number, proofReady)
+		return exec.Command(exe, filled...), nil
 	})
 }
 

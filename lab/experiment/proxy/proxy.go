@@ -129,13 +129,7 @@ func (m *measurement) startUpstream(ctx context.Context, name string, args func(
 	if err != nil {
 		return nil, err
 	}
-	return subject.Retry(ctx, func() (*subject.Process, error) {
-		address, err := subject.FreeAddress()
-		if err != nil {
-			return nil, err
-		}
-		return subject.Start(ctx, exec.Command(exe, args(address)...), address, startTime)
-	})
+	return subject.StartFree(ctx, startTime, func(address string) (*exec.Cmd, error) { return exec.Command(exe, args(address)...), nil })
 }
 
 // answer is about the rows that count most, and about the attacks.

@@ -214,13 +214,7 @@ func (w *ramp) measureArm(ctx context.Context, arm *echoServer, n int) (f stepFi
 }
 
 func startServer(ctx context.Context, arm *echoServer) (*subject.Process, error) {
-	return subject.Retry(ctx, func() (*subject.Process, error) {
-		address, err := subject.FreeAddress()
-		if err != nil {
-			return nil, err
-		}
-		return subject.Start(ctx, exec.Command(arm.exe, arm.args(address)...), address, rampStartTime)
-	})
+	return subject.StartFree(ctx, rampStartTime, func(address string) (*exec.Cmd, error) { return exec.Command(arm.exe, arm.args(address)...), nil })
 }
 
 // rampStartTime is how long a server may take until it listens.

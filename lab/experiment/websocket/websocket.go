@@ -75,13 +75,8 @@ const idleConnections = 3000
 
 // startUpstream starts the echo that proxies are in front of.
 func (m *measurement) startUpstream(ctx context.Context) (*subject.Process, error) {
-	return subject.Retry(ctx, func() (*subject.Process, error) {
-		address, err := subject.FreeAddress()
-		if err != nil {
-			return nil, err
-		}
-		args := []string{"ws", "--listen", address, "--log", "off", "--admin", "off"}
-		return subject.Start(ctx, exec.Command(m.Env.Millrace, args...), address, startTime)
+	return subject.StartFree(ctx, startTime, func(address string) (*exec.Cmd, error) {
+		return exec.Command(m.Env.Millrace, "ws", "--listen", address, "--log", "off", "--admin", "off"), nil
 	})
 }
 
