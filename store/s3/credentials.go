@@ -23,7 +23,7 @@ func (t *target) credentials() (*credentials.Credentials, error) {
 	if t.key != "" {
 		return credentials.NewStaticV4(t.key, t.secret, ""), nil
 	}
-	k := &keys{from: []credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}}}
+	k := &keys{from: []credentials.Provider{&credentials.EnvAWS{}, &bounded{Provider: &credentials.FileAWSCredentials{}}}}
 	k.http = &http.Client{Timeout: keyTimeout, Transport: &http.Transport{Proxy: proxy, DisableKeepAlives: true}}
 	found := credentials.New(k)
 	if t.hasRole() {
@@ -142,3 +142,48 @@ func Files(text string) (all []string) {
 	}
 	return all
 }
+
+// programTimeout is the longest that is waited for the program of a profile.
+const programTimeout = 10 * time.Second
+
+// bounded waits for a provider no longer than that: the library waits for a program without
+// end, and meanwhile nobody gets keys. Whoever asks later gets what it says then. It is used
+// by one goroutine at a time.
+type bounded struct {
+	credentials.Provider
+	running chan retrieved // nil: it does not run
+}
+
+// retrieved is what a provider says.
+type retrieved struct {
+	value credentials.Value
+	err   error
+}
+
+// RetrieveWithCredContext implements [credentials.Provider].
+func (b *bounded) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
+	if b.running == nil {
+		running := make(chan retrieved, 1)
+		b.running = running
+		go func() { // ends with the program
+			v, err := b.Provider.RetrieveWithCredContext(cc)
+			running <- retrieved{v, err}
+		}()
+	}
+	var given <-chan struct{}
+	if cc.Context != nil {
+		given = cc.Context.Done()
+	}
+	select {
+	case r := <-b.running:
+		b.running = nil
+		return r.value, r.err
+	case <-given:
+		return credentials.Value{}, cc.Context.Err()
+	case <-time.After(programTimeout):
+		return credentials.Value{}, fmt.Errorf("the profile's credential_process takes longer than %v", programTimeout)
+	}
+}
+
+// IsExpired implements [credentials.Provider].
+func (b *bounded) IsExpired() bool { return b.running != nil || b.Provider.IsExpired() }

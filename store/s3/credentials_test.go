@@ -1,6 +1,7 @@
 package s3
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,7 +13,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"millrace/store"
 	"millrace/store/storetest"
@@ -266,4 +270,40 @@ func TestProfileIsKept(t *testing.T) {
 	if b, err := os.ReadFile(runs); string(b) != "run\n" {
 		t.Errorf("%q, %v", b, err)
 	}
+}
+
+// stuck is a provider whose program ends when it may.
+type stuck struct {
+	credentials.Provider
+	may  chan struct{}
+	runs atomic.Int32
+}
+
+func (s *stuck) RetrieveWithCredContext(*credentials.CredContext) (credentials.Value, error) {
+	s.runs.Add(1)
+	<-s.may
+	return credentials.Value{AccessKeyID: "k", SecretAccessKey: "s"}, nil
+}
+
+// TestProgramThatHangs: nobody waits for it without end, and it runs once.
+func TestProgramThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &stuck{may: make(chan struct{})}
+		k := &keys{from: []credentials.Provider{&bounded{Provider: s}}}
+		for range 3 {
+			if _, err := k.Retrieve(); err == nil || !strings.Contains(err.Error(), "credential_process") {
+				t.Error(err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		if _, err := k.RetrieveWithCredContext(&credentials.CredContext{Context: ctx}); err == nil || time.Since(began) != time.Second {
+			t.Error(err, time.Since(began))
+		}
+		close(s.may)
+		if v, err := k.Retrieve(); err != nil || v.AccessKeyID != "k" || k.IsExpired() || s.runs.Load() != 1 {
+			t.Error(v.AccessKeyID, err, k.IsExpired(), s.runs.Load())
+		}
+	})
 }
