@@ -235,7 +235,7 @@ func (t *site) lost(c *context, r *rule, err error) []ruleDraft {
 	t.markRule(r, draft.Untranslated, fmt.Sprintf("write it as a rule (docs/routes.md): %v. What it is for answers 403 until then", err))
 	p, bad := inContext(r.line.Arg(0), c.url, c.perDir, r.noCase)
 	if bad != nil || p.not || p.all && p.path == "" {
-		t.closed = draft.Close(t.closed, r.line)
+		t.closed = draft.AppendNew(t.closed, r.line.At()+": "+r.line.String())
 		return nil
 	}
 	n := draft.Map()

@@ -333,7 +333,7 @@ func allIn(layers []layer, names ...string) (found []*draft.Directive) {
 // close lets nobody in until somebody has looked at a line that kept clients out.
 func (t *site) close(d *draft.Directive, do string) {
 	t.im.Leave(d, do+". The site answers 403 until its first rule is removed")
-	t.closed = draft.Close(t.closed, d)
+	t.closed = draft.AppendNew(t.closed, d.At()+": "+d.String())
 }
 
 // freeName is a name for a route that no other has.

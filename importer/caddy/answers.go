@@ -238,9 +238,7 @@ func (t *site) tryOf(list []string) (out []string) {
 		out = append(out, "/"+p)
 	}
 	if strings.Contains(last(out), "{path}") {
-		if !slices.Contains(out, "{path}/") {
-			out = append(out, "{path}/")
-		}
+		out = draft.AppendNew(out, "{path}/")
 		out = append(out, "=404") // the last one is not looked for
 	}
 	return out

@@ -90,9 +90,7 @@ func (b *block) hosts() (list []string, all bool) {
 			all = true
 			continue
 		}
-		if !slices.Contains(list, a.host) {
-			list = append(list, a.host)
-		}
+		list = draft.AppendNew(list, a.host)
 	}
 	return list, all
 }

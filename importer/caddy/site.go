@@ -86,7 +86,7 @@ type scope struct {
 // keep clients out and cannot be translated.
 func (t *site) close(d *draft.Directive, do string) {
 	t.im.Leave(d, do+". The site answers 403 until its first rule is removed")
-	t.closed = draft.Close(t.closed, d)
+	t.closed = draft.AppendNew(t.closed, d.At()+": "+d.String())
 }
 
 // find looks a matcher up by its name, in the block and those around it.

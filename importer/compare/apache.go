@@ -265,9 +265,7 @@ func (a *apacheRewriter) host(d *draft.Directive) bool {
 			continue
 		}
 		addresses = append(addresses, at)
-		if !slices.Contains(a.listens, at) {
-			a.listens = append(a.listens, at)
-		}
+		a.listens = draft.AppendNew(a.listens, at)
 		for _, h := range hosts {
 			a.sites = append(a.sites, Site{Host: h, TLS: secure, Theirs: at})
 		}

@@ -18,17 +18,6 @@ func Closed(reasons []string) *Node {
 	return rules
 }
 
-// Close adds a line to the reasons for which a site is closed.
-func Close(reasons []string, d interface {
-	At() string
-	String() string
-}) []string {
-	if why := d.At() + ": " + d.String(); !slices.Contains(reasons, why) {
-		return append(reasons, why)
-	}
-	return reasons
-}
-
 // Denied refuses requests with a status.
 func Denied(status int) *Node {
 	deny := Map().Flow()
@@ -55,12 +44,18 @@ func SetTrusted(limits *Node, proxies []string, field string) {
 	}
 }
 
+// AppendNew appends a text that is not in the list.
+func AppendNew(list []string, s string) []string {
+	if slices.Contains(list, s) {
+		return list
+	}
+	return append(list, s)
+}
+
 // Unique is the list without what stood in it before.
 func Unique(list []string) (out []string) {
 	for _, s := range list {
-		if !slices.Contains(out, s) {
-			out = append(out, s)
-		}
+		out = AppendNew(out, s)
 	}
 	return out
 }

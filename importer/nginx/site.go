@@ -167,7 +167,7 @@ func (t *site) withoutExpression(l *location, pattern string, err error) {
 // close lets nobody in until somebody has looked at a line that kept clients out.
 func (t *site) close(d *nginxconf.Directive, do string) {
 	t.im.leave(d, do)
-	t.server.closed = draft.Close(t.server.closed, d)
+	t.server.closed = draft.AppendNew(t.server.closed, d.At()+": "+d.String())
 }
 
 // root adds a location for / where a server block with files has none.

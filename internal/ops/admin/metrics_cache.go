@@ -46,8 +46,14 @@ func collectCache(p *exposition.Page, m *meter.Cache) {
 		outcome string
 		counter *meter.Counter
 	}{
-		{"hit", &m.Hit}, {"stale", &m.Stale}, {"coalesced", &m.Coalesced}, {"miss", &m.Miss},
-		{"validated", &m.Validated}, {"pass", &m.Pass}, {"bypass", &m.Bypass}, {"error", &m.Error},
+		{"hit", &m.Hit},
+		{"stale", &m.Stale},
+		{"coalesced", &m.Coalesced},
+		{"miss", &m.Miss},
+		{"validated", &m.Validated},
+		{"pass", &m.Pass},
+		{"bypass", &m.Bypass},
+		{"error", &m.Error},
 	} {
 		s.counter("cache_requests_total", "Requests that reached the cache, by outcome, without the hits of the fast lane.", o.counter, "outcome", o.outcome)
 	}

@@ -84,15 +84,7 @@ func Unquote(s string) (text string, ok bool) {
 	return text, ok && rest == ""
 }
 
-// Quote is s as a token, or as a quoted string where it is none.
-func Quote(s string) string {
-	if Token(s) {
-		return s
-	}
-	return string(AppendQuote(make([]byte, 0, len(s)+len(`""`)), s))
-}
-
-// AppendQuote appends what Quote returns.
+// AppendQuote appends s as a token, or as a quoted string where it is none.
 func AppendQuote(b []byte, s string) []byte {
 	if Token(s) {
 		return append(b, s...)
