@@ -3,7 +3,9 @@ package main
 import (
 	"net"
 	"os"
+	"regexp"
 	"sync"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -34,4 +36,22 @@ func collect(ts *testscript.TestScript, neg bool, args []string) {
 			_, _ = file.Write(append(b[:n:n], '\n'))
 		}
 	})
+}
+
+// collected NAME REGEXP waits until such a message has come.
+func collected(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: collected NAME REGEXP")
+	}
+	re, err := regexp.Compile("(?m)" + args[1])
+	ts.Check(err)
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		said := ts.ReadFile(args[0])
+		if re.MatchString(said) {
+			return
+		}
+		if time.Now().After(end) {
+			ts.Fatalf("no message like that came:\n%s", said)
+		}
+	}
 }

@@ -129,6 +129,7 @@ func TestScripts(t *testing.T) {
 			"begin":       begin,
 			"unread":      unread,
 			"collect":     collect,
+			"collected":   collected,
 		},
 	})
 }

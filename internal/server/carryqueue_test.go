@@ -63,7 +63,7 @@ func TestCarriedQueue(t *testing.T) {
 // TestCarriedQueueEnds: who waits too long is told so, and who leaves the queue is
 // not asked for.
 func TestCarriedQueueEnds(t *testing.T) {
-	var asked atomic.Int64
+	asked := make(chan string, 10)
 	begun, release := make(chan struct{}, 10), make(chan struct{})
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain")
@@ -71,31 +71,37 @@ func TestCarriedQueueEnds(t *testing.T) {
 			begun <- struct{}{}
 			<-release
 		} else if r.URL.Path != "/ok" {
-			asked.Add(1)
+			asked <- r.URL.Path
 		}
 		_, _ = io.WriteString(w, "done")
 	}))
 	defer up.Close()
-	r := relay(t, strings.TrimPrefix(up.URL, "http://"), upstream.Options{Concurrency: 1, QueueTimeout: 500 * time.Millisecond}, false)
+	r := relay(t, strings.TrimPrefix(up.URL, "http://"), upstream.Options{Concurrency: 1, QueueTimeout: time.Second}, false)
 	pair{r, r}.warm(t)
+	waiting := func(n int) {
+		t.Helper()
+		eventually(t, fmt.Sprint(n, " wait"), func() bool { return r.pool.Waiting() == n })
+	}
 	first, gone, late, last := r.dial(t, "tcp"), r.dial(t, "tcp"), r.dial(t, "tcp"), r.dial(t, "tcp")
 	_, _ = io.WriteString(first.Conn, request("GET", "/slow"))
 	<-begun
 	_, _ = io.WriteString(gone.Conn, request("GET", "/gone"))
+	waiting(1)
+	gone.leave()
+	waiting(0)
 	_, _ = io.WriteString(late.Conn, request("GET", "/late"))
-	time.Sleep(20 * time.Millisecond) // they are in the queue by now, and it does not matter if they are not
-	_ = gone.Close()
 	if res, _, err := late.tryAnswer("GET"); err != nil || res.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("who waits too long gets %v, %v", res, err)
 	}
 	_, _ = io.WriteString(last.Conn, request("GET", "/last"))
+	waiting(1)
 	close(release)
 	for name, c := range map[string]*client{"first": first, "last": last} {
 		if _, got, err := c.tryAnswer("GET"); err != nil || got != "done" {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
-	if n := asked.Load(); n != 1 {
-		t.Errorf("the upstream was asked %d times for those that waited", n)
+	if first := <-asked; first != "/last" || len(asked) > 0 {
+		t.Errorf("the upstream was asked for %s, and %d more of those that waited", first, len(asked))
 	}
 }
