@@ -9,6 +9,7 @@ import (
 	"millrace/images/codec"
 	"millrace/images/convert"
 	"millrace/images/header"
+	"millrace/internal/process/servertest"
 )
 
 // film is a GIF of n frames of 1000 × 750 pixels, as far as its headers tell.
@@ -33,7 +34,7 @@ func TestLongAnimation(t *testing.T) {
 	if n := r.converter.count(); n != 0 {
 		t.Errorf("%d conversions", n)
 	}
-	r.eventually("the short one", func() bool { return status(r.get("/short.gif", takesWebP)) == "webp" })
+	servertest.Eventually(r.t, "the short one", func() bool { return status(r.get("/short.gif", takesWebP)) == "webp" })
 }
 
 // TestAnimationGuess: of what is refused anyway nothing is guessed.

@@ -22,6 +22,7 @@ import (
 	"millrace/images/jpeg"
 	"millrace/images/params"
 	"millrace/images/worker"
+	"millrace/internal/process/servertest"
 	"millrace/store/disk"
 	"millrace/store/memory"
 )
@@ -94,10 +95,10 @@ func TestSmallestWins(t *testing.T) {
 	}
 	r.write("a.jpg", photo(t, 64, 48, 1), time.Hour)
 	r.get("/a.jpg", takesBoth)
-	r.eventually("the other format", func() bool { return status(r.get("/a.jpg", takesBoth)) == "webp" })
+	servertest.Eventually(r.t, "the other format", func() bool { return status(r.get("/a.jpg", takesBoth)) == "webp" })
 	r.converter.failing = func([]byte, convert.Spec) error { return convert.ErrNoGain }
 	r.write("b.jpg", photo(t, 64, 48, 2), time.Hour)
-	r.eventually("the decision", func() bool { return status(r.get("/b.jpg", takesBoth)) == "original; reason=smaller" })
+	servertest.Eventually(r.t, "the decision", func() bool { return status(r.get("/b.jpg", takesBoth)) == "original; reason=smaller" })
 	if res := r.get("/b.jpg", takesBoth); res.Header.Get("Cache-Control") != "max-age=300" {
 		t.Errorf("a decision that is final has %q", res.Header.Get("Cache-Control"))
 	}
@@ -148,7 +149,7 @@ func TestOneConversionHoweverManyAsk(t *testing.T) {
 			}
 		})
 	}
-	r.eventually("the conversion", func() bool { return r.converter.count() == 1 })
+	servertest.Eventually(r.t, "the conversion", func() bool { return r.converter.count() == 1 })
 	r.converter.gate <- struct{}{}
 	all.Wait()
 	if n := r.converter.count(); n != 1 {
@@ -167,14 +168,14 @@ func TestNeverInTheWay(t *testing.T) {
 		t.Errorf("while it is converted: %d bytes, %q, %v", len(body), status(res), res.Header)
 	}
 	r.converter.gate <- struct{}{}
-	r.eventually("the variant", func() bool { return status(r.get("/a.jpg", takesWebP)) == "webp" })
+	servertest.Eventually(r.t, "the variant", func() bool { return status(r.get("/a.jpg", takesWebP)) == "webp" })
 
 	slow := newRig(t, Options{NoBest: true, Wait: -1}, newFake(bothTools))
 	slow.write("a.jpg", data, time.Hour)
 	if res := slow.get("/a.jpg", takesWebP); status(res) != "original; reason=converting" {
 		t.Errorf("with no patience at all: %q", status(res))
 	}
-	slow.eventually("the variant", func() bool { return status(slow.get("/a.jpg", takesWebP)) == "webp" })
+	servertest.Eventually(slow.t, "the variant", func() bool { return status(slow.get("/a.jpg", takesWebP)) == "webp" })
 }
 
 func TestSlowFormatComesLater(t *testing.T) {
@@ -185,7 +186,7 @@ func TestSlowFormatComesLater(t *testing.T) {
 		t.Errorf("the first visitor got %q", got)
 	}
 	r.converter.gate <- struct{}{}
-	r.eventually("AVIF", func() bool { return status(r.get("/a.jpg", takesBoth)) == "avif" })
+	servertest.Eventually(r.t, "AVIF", func() bool { return status(r.get("/a.jpg", takesBoth)) == "avif" })
 	if r.converter.count() != 2 {
 		t.Errorf("%d conversions", r.converter.count())
 	}
@@ -199,7 +200,7 @@ func TestMoreEffortWhenIdle(t *testing.T) {
 	if counted(&r.meters.Converted, "webp tools") != 1 {
 		t.Fatal("not converted")
 	}
-	r.eventually("the smaller one", func() bool {
+	servertest.Eventually(r.t, "the smaller one", func() bool {
 		return r.get("/a.jpg", takesWebP).ContentLength < before.ContentLength
 	})
 	if after := r.get("/a.jpg", takesWebP); after.Header.Get("Etag") == before.Header.Get("Etag") {
@@ -211,9 +212,9 @@ func TestOriginalChanges(t *testing.T) {
 	r := newRig(t, Options{NoBest: true}, newFake(bothTools))
 	r.write("a.jpg", photo(t, 64, 48, 1), time.Hour)
 	before, _ := io.ReadAll(r.get("/a.jpg", takesWebP).Body)
-	r.eventually("one variant kept", func() bool { return r.store.Stats().Objects == 1 })
+	servertest.Eventually(r.t, "one variant kept", func() bool { return r.store.Stats().Objects == 1 })
 	r.write("a.jpg", photo(t, 64, 48, 2), time.Minute)
-	r.eventually("the old variant to go", func() bool { return r.store.Stats().Objects == 0 })
+	servertest.Eventually(r.t, "the old variant to go", func() bool { return r.store.Stats().Objects == 0 })
 	after, _ := io.ReadAll(r.get("/a.jpg", takesWebP).Body)
 	if bytes.Equal(before, after) || !bytes.HasPrefix(after, []byte("webp")) {
 		t.Error("the new original's variant is the old one's")
@@ -222,7 +223,7 @@ func TestOriginalChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.files.changed("a.jpg", false)
-	r.eventually("all to go", func() bool { return r.store.Stats().Objects == 0 })
+	servertest.Eventually(r.t, "all to go", func() bool { return r.store.Stats().Objects == 0 })
 	if res := r.get("/a.jpg", takesWebP); res.StatusCode != 404 {
 		t.Errorf("a deleted original: %d", res.StatusCode)
 	}
@@ -236,11 +237,11 @@ func TestChangesWhileConverted(t *testing.T) {
 	r.converter.gate = make(chan struct{}, 2)
 	r.write("a.jpg", photo(t, 64, 48, 1), time.Hour)
 	r.get("/a.jpg", takesWebP)
-	r.eventually("the conversion", func() bool { return r.converter.count() == 1 })
+	servertest.Eventually(r.t, "the conversion", func() bool { return r.converter.count() == 1 })
 	r.write("a.jpg", photo(t, 64, 48, 2), time.Minute)
 	r.converter.gate <- struct{}{}
 	r.converter.gate <- struct{}{}
-	r.eventually("the new variant", func() bool { return status(r.get("/a.jpg", takesWebP)) == "webp" })
+	servertest.Eventually(r.t, "the new variant", func() bool { return status(r.get("/a.jpg", takesWebP)) == "webp" })
 	want := append([]byte("webp"), photo(t, 64, 48, 2)...)
 	got, _ := io.ReadAll(r.get("/a.jpg", takesWebP).Body)
 	if !bytes.HasPrefix(want, got) {
@@ -271,7 +272,7 @@ func TestFailureIsRemembered(t *testing.T) {
 		}
 		rec.mu.Unlock()
 	}
-	r.eventually("another try", func() bool { return status(r.get("/a.jpg", takesWebP)) == "webp" })
+	servertest.Eventually(r.t, "another try", func() bool { return status(r.get("/a.jpg", takesWebP)) == "webp" })
 }
 
 func TestBadPictures(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"millrace/images/codec"
 	"millrace/images/convert"
 	"millrace/images/params"
+	"millrace/internal/process/servertest"
 	"millrace/store/memory"
 )
 
@@ -97,7 +98,7 @@ func TestTheOtherFormatIsOrderedAtOnce(t *testing.T) {
 	r := newRig(t, Options{NoBest: true}, newFake(bothTools))
 	r.write("a.jpg", photo(t, 64, 48, 1), time.Hour)
 	r.get("/a.jpg", takesBoth)
-	r.eventually("both formats", func() bool { return r.converter.count() == 2 })
+	servertest.Eventually(r.t, "both formats", func() bool { return r.converter.count() == 2 })
 }
 
 func TestMoreEffortNeedsNoVisitor(t *testing.T) {
@@ -105,8 +106,8 @@ func TestMoreEffortNeedsNoVisitor(t *testing.T) {
 	r := newRig(t, Options{Formats: []string{"webp"}}, newFake(bothTools))
 	r.write("a.jpg", photo(t, 64, 48, 1), time.Hour)
 	before := r.get("/a.jpg", takesWebP)
-	r.eventually("the smaller one", func() bool { return counted(&r.meters.Converted, "webp tools") == 2 })
-	r.eventually("its answer", func() bool {
+	servertest.Eventually(r.t, "the smaller one", func() bool { return counted(&r.meters.Converted, "webp tools") == 2 })
+	servertest.Eventually(r.t, "its answer", func() bool {
 		return r.get("/a.jpg", takesWebP).Header.Get("Etag") != before.Header.Get("Etag")
 	})
 }
@@ -135,7 +136,7 @@ func TestUnreadableIsReadLater(t *testing.T) {
 		t.Errorf("%q %q", status(res), res.Header.Get("Cache-Control"))
 	}
 	r.files.unreadable.Store(false)
-	r.eventually("the variant", func() bool { return status(r.get("/a.jpg", takesWebP)) == "webp" })
+	servertest.Eventually(r.t, "the variant", func() bool { return status(r.get("/a.jpg", takesWebP)) == "webp" })
 }
 
 // What the queue gave up, or never took, is ordered again.
@@ -160,7 +161,7 @@ func TestFullQueue(t *testing.T) {
 	}
 	close(r.converter.gate)
 	for i := range pictures {
-		r.eventually("each of them", func() bool { return status(r.get(fmt.Sprintf("/%d.jpg", i), takesWebP)) == "webp" })
+		servertest.Eventually(r.t, "each of them", func() bool { return status(r.get(fmt.Sprintf("/%d.jpg", i), takesWebP)) == "webp" })
 	}
 }
 
@@ -178,7 +179,7 @@ func TestManySizes(t *testing.T) {
 			}
 		}
 	}
-	r.eventually("each size once in each format", func() bool { return r.converter.count() == 2*len(o.Widths) })
+	servertest.Eventually(r.t, "each size once in each format", func() bool { return r.converter.count() == 2*len(o.Widths) })
 	for _, rec := range r.table.all() {
 		rec.mu.Lock()
 		if n := len(rec.variants); n > maxVariants {

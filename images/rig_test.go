@@ -186,15 +186,6 @@ func (r *rig) write(name string, data []byte, age time.Duration) {
 	r.files.changed(name, false)
 }
 
-func (r *rig) eventually(what string, ok func() bool) {
-	r.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			r.t.Fatalf("waited in vain for %s", what)
-		}
-	}
-}
-
 func (r *rig) get(path, accept string) *http.Response {
 	r.t.Helper()
 	req := httptest.NewRequest(http.MethodGet, path, nil)

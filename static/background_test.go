@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"millrace/internal/process/servertest"
 )
 
 // shared opens n folders with one Background, each with the files.
@@ -95,7 +97,7 @@ func TestDirectoriesAreOpenedAgain(t *testing.T) {
 	}
 	all.Wait()
 	write(t, dirs[0], map[string]string{"a.txt": "changed", "new.txt": "new"})
-	until(t, "the change shows", func() bool {
+	servertest.Eventually(t, "the change shows", func() bool {
 		return ask(handlers[0], "GET", "/a.txt").Body.String() == "changed" && ask(handlers[0], "GET", "/new.txt").Code == 200
 	})
 }
@@ -124,7 +126,7 @@ func TestLinkIsSwitchedWhileClosed(t *testing.T) {
 	if err := os.Rename(link+".new", link); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the link's new folder shows", func() bool { return ask(h, "GET", "/").Body.String() == "two" })
+	servertest.Eventually(t, "the link's new folder shows", func() bool { return ask(h, "GET", "/").Body.String() == "two" })
 }
 
 // That is told as well where a request has opened the new directory before the sweep
@@ -182,7 +184,7 @@ func TestCloseLeavesTheOthers(t *testing.T) {
 	if w := ask(handlers[0], "GET", "/a.css"); w.Code != 503 {
 		t.Errorf("the closed one: %d", w.Code)
 	}
-	until(t, "the others are compressed", func() bool {
+	servertest.Eventually(t, "the others are compressed", func() bool {
 		for _, h := range handlers[1:] {
 			if ask(h, "GET", "/a.css", "Accept-Encoding", "gzip").Header().Get("Content-Encoding") != "gzip" {
 				return false

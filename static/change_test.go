@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"millrace/internal/lane"
+	"millrace/internal/process/servertest"
 )
 
 // opener opens a directory that learns of changes in one way only.
@@ -49,23 +50,11 @@ func versionOf(t testing.TB, h *Handler, target, want string) lane.Version {
 	return h.table.get(strings.TrimPrefix(target, "/")).snapshot.Load().version
 }
 
-// until waits for what another goroutine is about to do.
-func until(t testing.TB, what string, done func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for !done() {
-		if time.Now().After(deadline) {
-			t.Fatalf("never happened: %s", what)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
-}
-
 // settled asks for a file until its snapshot is no longer racy, so that only a
 // change can void it.
 func settled(t testing.TB, h *Handler, target, want string) (m lane.Version) {
 	t.Helper()
-	until(t, target+" settles", func() bool {
+	servertest.Eventually(t, target+" settles", func() bool {
 		m = versionOf(t, h, target, want)
 		s := h.table.get(strings.TrimPrefix(target, "/")).snapshot.Load()
 		if s != nil && s.racy {
@@ -161,9 +150,9 @@ func testChanges(t *testing.T, how freshness, after func(h *Handler)) {
 				t.Fatal(err)
 			}
 			after(h)
-			until(t, "the lane's answer falls", func() bool { return !m.Valid() })
+			servertest.Eventually(t, "the lane's answer falls", func() bool { return !m.Valid() })
 			// Nothing but the last state may be remembered, however soon one asks.
-			until(t, "the new state is served", func() bool {
+			servertest.Eventually(t, "the new state is served", func() bool {
 				w := ask(h, "GET", c.target)
 				if c.want == "" {
 					return w.Code == 404
@@ -231,13 +220,13 @@ func TestSiblingsAppearAndGo(t *testing.T) {
 			h := opener(how)(t, dir, Options{})
 			settled(t, h, "/a.txt", "plain")
 			write(t, dir, map[string]string{"a.txt.gz": "zipped"})
-			until(t, "the sibling is used", func() bool {
+			servertest.Eventually(t, "the sibling is used", func() bool {
 				return ask(h, "GET", "/a.txt", "Accept-Encoding", "gzip").Body.String() == "zipped"
 			})
 			if err := os.Remove(filepath.Join(dir, "a.txt.gz")); err != nil {
 				t.Fatal(err)
 			}
-			until(t, "the sibling is gone", func() bool {
+			servertest.Eventually(t, "the sibling is gone", func() bool {
 				return ask(h, "GET", "/a.txt", "Accept-Encoding", "gzip").Body.String() == "plain"
 			})
 		})
@@ -259,7 +248,7 @@ func TestRootThatIsASwitchedLink(t *testing.T) {
 	if err := os.Rename(current+"~", current); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the lane's answer falls", func() bool { return !m.Valid() })
+	servertest.Eventually(t, "the lane's answer falls", func() bool { return !m.Valid() })
 	versionOf(t, h, "/a.txt", "new")
 }
 
@@ -413,7 +402,7 @@ func TestEditsUnderLoadNeverMix(t *testing.T) {
 	}
 	close(stop)
 	readers.Wait()
-	until(t, "the last edit is served", func() bool {
+	servertest.Eventually(t, "the last edit is served", func() bool {
 		return ask(h, "GET", "/a.txt").Body.String() == content(edits)
 	})
 	// And nothing older comes back.

@@ -14,6 +14,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
+	"millrace/internal/process/servertest"
 	"millrace/internal/wire/compress"
 	"millrace/internal/wire/negotiate"
 )
@@ -57,7 +58,7 @@ func TestCompressedOnceInTheBackground(t *testing.T) {
 		if w.Header().Get("Vary") != "Accept-Encoding" || w.Body.String() != plain {
 			t.Fatalf("%s at first: Vary %q", target, w.Header().Get("Vary"))
 		}
-		until(t, target+" is compressed", func() bool {
+		servertest.Eventually(t, target+" is compressed", func() bool {
 			return ask(h, "GET", target, "Accept-Encoding", "br").Header().Get("Content-Encoding") == "br"
 		})
 	}
@@ -97,7 +98,7 @@ func TestCompressionVoidsTheLanesPlainAnswer(t *testing.T) {
 	css := strings.Repeat("a { color: red }\n", 100)
 	h := serveFS(t, fstest.MapFS{"a.css": {Data: []byte(css), ModTime: past}}, Options{NoCompress: false})
 	ask(h, "GET", "/a.css")
-	until(t, "compression", func() bool { return h.table.get("a.css").snapshot.Load().available.Has(negotiate.Brotli) })
+	servertest.Eventually(t, "compression", func() bool { return h.table.get("a.css").snapshot.Load().available.Has(negotiate.Brotli) })
 	e := h.table.get("a.css")
 	s := e.snapshot.Load()
 	if !s.valid() {
@@ -157,7 +158,7 @@ func TestWhatDoesNotPayIsNotKept(t *testing.T) {
 	if !s.queued.Load() {
 		t.Fatal("not even tried")
 	}
-	until(t, "the queue is empty", func() bool { return len(h.background.jobs) == 0 })
+	servertest.Eventually(t, "the queue is empty", func() bool { return len(h.background.jobs) == 0 })
 	h.Close() // waits for the worker
 	if s.available != 1 || len(s.answers[0].Header["Vary"]) == 0 {
 		t.Errorf("noise has encodings %b", s.available)

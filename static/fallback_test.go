@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"millrace/internal/process/servertest"
 	"millrace/static/packer"
 	"millrace/static/packfile"
 )
@@ -161,8 +162,8 @@ func testAppearances(t *testing.T, how freshness, after func(h *Handler)) {
 				t.Fatal(err)
 			}
 			after(h)
-			until(t, "the lane's answer falls", func() bool { return !m.Valid() })
-			until(t, "the new state is served", func() bool { return ask(h, "GET", c.target).Body.String() == c.want })
+			servertest.Eventually(t, "the lane's answer falls", func() bool { return !m.Valid() })
+			servertest.Eventually(t, "the new state is served", func() bool { return ask(h, "GET", c.target).Body.String() == c.want })
 		})
 	}
 }
@@ -196,7 +197,7 @@ func TestFallbackRules(t *testing.T) {
 		t.Errorf("at first: %q", got)
 	}
 	write(t, first, map[string]string{"_headers": "/*\n  X-From: first\n"})
-	until(t, "the new rules hold", func() bool { return ask(h, "GET", "/a.txt").Header().Get("X-From") == "first" })
+	servertest.Eventually(t, "the new rules hold", func() bool { return ask(h, "GET", "/a.txt").Header().Get("X-From") == "first" })
 }
 
 // TestFallbackIsNoWayAround: what the first folder has and nobody may read is not

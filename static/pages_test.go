@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"millrace/internal/process/servertest"
 )
 
 func TestCleanURLs(t *testing.T) {
@@ -49,12 +51,12 @@ func TestCleanURLs(t *testing.T) {
 	}
 	v := versionOf(t, h, "/about", "about")
 	write(t, dir, map[string]string{"about": "now a file"})
-	until(t, "a file that comes before a page shows", func() bool {
+	servertest.Eventually(t, "a file that comes before a page shows", func() bool {
 		return !v.Valid() && ask(h, http.MethodGet, "/about").Body.String() == "now a file"
 	})
 	v = versionOf(t, h, "/docs/deep", "deep")
 	write(t, dir, map[string]string{"docs/deep.html": "changed page"})
-	until(t, "a page's change shows", func() bool {
+	servertest.Eventually(t, "a page's change shows", func() bool {
 		return !v.Valid() && ask(h, http.MethodGet, "/docs/deep").Body.String() == "changed page"
 	})
 }
@@ -152,7 +154,7 @@ func TestDecompress(t *testing.T) {
 		t.Errorf("as it is: %v", w.Header())
 	}
 	write(t, dir, map[string]string{"a.json": "plain"})
-	until(t, "the plain file shows", func() bool { return ask(h, http.MethodGet, "/a.json").Body.String() == "plain" })
+	servertest.Eventually(t, "the plain file shows", func() bool { return ask(h, http.MethodGet, "/a.json").Body.String() == "plain" })
 	if w := ask(open(t, dir, Options{}), http.MethodGet, "/bomb.txt"); w.Code != 404 {
 		t.Errorf("without the option: %d", w.Code)
 	}

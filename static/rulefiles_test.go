@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"millrace/internal/process/servertest"
 	"millrace/static/original"
 )
 
@@ -70,7 +71,7 @@ func TestRuleFilesOfEncodings(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"a.css": strings.Repeat("a{color:red}", 200), "_headers": "/a.css\n  X-Own: yes\n"})
 	h := open(t, dir, Options{RuleFiles: true})
-	until(t, "it is compressed", func() bool {
+	servertest.Eventually(t, "it is compressed", func() bool {
 		w := ask(h, "GET", "/a.css", "Accept-Encoding", "br")
 		if w.Header().Get("X-Own") != "yes" {
 			t.Fatalf("fields are missing: %v", w.Header())
@@ -144,15 +145,15 @@ func TestRuleFilesAreReadAgain(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "_redirects"), []byte("/taken.html /elsewhere 301!\n"), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			until(t, "the new rule", func() bool { return ask(h, "GET", "/taken.html").Header().Get("Location") == "/elsewhere" })
+			servertest.Eventually(t, "the new rule", func() bool { return ask(h, "GET", "/taken.html").Header().Get("Location") == "/elsewhere" })
 			if before.Valid() {
 				t.Error("the lane may still send the file")
 			}
 			if err := os.Remove(filepath.Join(dir, "_headers")); err != nil {
 				t.Fatal(err)
 			}
-			until(t, "the fields to go", func() bool { return ask(h, "GET", "/").Header().Get("X-Frame-Options") == "" })
-			until(t, "the path to open", func() bool { return ask(h, "GET", "/secret/a.txt").Code == http.StatusOK })
+			servertest.Eventually(t, "the fields to go", func() bool { return ask(h, "GET", "/").Header().Get("X-Frame-Options") == "" })
+			servertest.Eventually(t, "the path to open", func() bool { return ask(h, "GET", "/secret/a.txt").Code == http.StatusOK })
 		})
 	}
 }

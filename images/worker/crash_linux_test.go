@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"millrace/images/convert"
+	"millrace/internal/process/servertest"
 )
 
 // A worker that was killed while it had nothing to do has not died of the next
@@ -57,7 +58,7 @@ func TestScriptsChildIsKilled(t *testing.T) {
 	}
 	cancel()
 	wg.Wait()
-	eventually(t, "what the script has started ends", func() bool { return gone(child) })
+	servertest.Eventually(t, "what the script has started ends", func() bool { return gone(child) })
 }
 
 // A worker that waits for the next image holds no memory of the last.
@@ -69,7 +70,7 @@ func TestIdleWorkerGivesMemoryBack(t *testing.T) {
 	if _, err := p.Convert(t.Context(), text("much"), convert.Spec{}, false); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a worker without work gives its memory back", func() bool {
+	servertest.Eventually(t, "a worker without work gives its memory back", func() bool {
 		s := p.Stats()
 		return s.Idle == 1 && s.RSS < 150<<20
 	})

@@ -20,6 +20,7 @@ import (
 	"millrace/images/codec"
 	"millrace/images/convert"
 	"millrace/images/header"
+	"millrace/internal/process/servertest"
 )
 
 // thread is what the kernel says of one: proc_pid_stat(5).
@@ -193,7 +194,7 @@ func TestIdleWorkersMakeRoom(t *testing.T) {
 		t.Fatalf("two small conversions of two kinds: %+v", s)
 	}
 	ask(memory, false)
-	eventually(t, "the worker that was not needed ends", func() bool { s := p.Stats(); return s.Idle == 1 && s.Running == 0 })
+	servertest.Eventually(t, "the worker that was not needed ends", func() bool { s := p.Stats(); return s.Idle == 1 && s.Running == 0 })
 }
 
 // A worker that has compiled the encoder of AVIF is not taken for anything else:
@@ -228,7 +229,7 @@ func TestServerDies(t *testing.T) {
 	worker := pidIn(t, file)
 	server.Process.Kill()
 	server.Wait()
-	eventually(t, "the worker ends", func() bool { return gone(worker) })
+	servertest.Eventually(t, "the worker ends", func() bool { return gone(worker) })
 }
 
 // No child is left for somebody else to reap.

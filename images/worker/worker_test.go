@@ -19,6 +19,7 @@ import (
 	"millrace/images/codec"
 	"millrace/images/convert"
 	"millrace/images/header"
+	"millrace/internal/process/servertest"
 )
 
 // newPool returns a pool of workers of some kind, and checks at the test's end
@@ -63,21 +64,11 @@ func openFiles() int {
 	return n
 }
 
-// eventually waits for what another process does.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("this did not happen: " + what)
-		}
-	}
-}
-
 // pidIn waits for a file that a process writes a number into.
 func pidIn(t testing.TB, file string) int {
 	t.Helper()
 	var pid int
-	eventually(t, "a process says its number", func() bool {
+	servertest.Eventually(t, "a process says its number", func() bool {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return false
@@ -242,7 +233,7 @@ func TestCancelled(t *testing.T) {
 	}
 	cancel()
 	wg.Wait()
-	eventually(t, "the command ends", func() bool { return gone(pid) })
+	servertest.Eventually(t, "the command ends", func() bool { return gone(pid) })
 	if s := p.Stats(); s.Running+s.Idle != 0 || s.Crashed != 0 {
 		t.Errorf("%+v", s)
 	}
@@ -275,7 +266,7 @@ func TestCrashLeavesNothing(t *testing.T) {
 	}
 	p.mu.Unlock()
 	crashed()
-	eventually(t, "the command ends", func() bool { return gone(pid) })
+	servertest.Eventually(t, "the command ends", func() bool { return gone(pid) })
 }
 
 func TestSourceFails(t *testing.T) {
@@ -305,7 +296,7 @@ func TestIdle(t *testing.T) {
 	if _, err := p.Convert(t.Context(), text("x"), convert.Spec{}, false); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "an idle worker ends", func() bool { s := p.Stats(); return s.Idle+s.Running == 0 })
+	servertest.Eventually(t, "an idle worker ends", func() bool { s := p.Stats(); return s.Idle+s.Running == 0 })
 	if _, err := p.Convert(t.Context(), text("x"), convert.Spec{}, false); err != nil {
 		t.Fatal(err)
 	}

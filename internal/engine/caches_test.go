@@ -13,13 +13,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"millrace/cache/control"
 	"millrace/cache/purge"
 	"millrace/internal/config"
 	"millrace/internal/engine"
 	"millrace/internal/ops/admin"
+	"millrace/internal/process/servertest"
 	"millrace/store/disk"
 )
 
@@ -34,16 +34,6 @@ func api(t *testing.T, size int) (url string, asked *atomic.Int64) {
 	}))
 	t.Cleanup(srv.Close)
 	return srv.URL, asked
-}
-
-// eventually waits for what must become true.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not after 30s", what)
-		}
-	}
 }
 
 func reload(t *testing.T, srv *engine.Server, cfg *config.Config) {
@@ -112,7 +102,7 @@ func TestReloadHandsTheFolderOver(t *testing.T) {
 	if _, body := c.get("a", "/a"); !strings.HasPrefix(body, "/a 1") {
 		t.Fatalf("%.20q", body)
 	}
-	eventually(t, "the answer is on disk", func() bool {
+	servertest.Eventually(t, "the answer is on disk", func() bool {
 		found := false
 		_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error { // files come and go
 			if err == nil && d.Type().IsRegular() {
@@ -132,7 +122,7 @@ func TestReloadHandsTheFolderOver(t *testing.T) {
 	}
 	// A config without it gives the folder back, once its last request is over.
 	reload(t, srv, parse(t, "listen: 127.0.0.1:0\nsites: [{routes: {/: {deny: {}}}}]"))
-	eventually(t, "the folder is free", func() bool {
+	servertest.Eventually(t, "the folder is free", func() bool {
 		d, err := disk.Open(disk.Options{Dir: dir})
 		if err == nil {
 			_ = d.Close()
@@ -238,7 +228,7 @@ func TestSharedPurge(t *testing.T) {
 		_ = redis.Process.Kill() // nothing of it is kept
 		_ = redis.Wait()
 	})
-	eventually(t, "redis-server answers", func() bool {
+	servertest.Eventually(t, "redis-server answers", func() bool {
 		nc, err := net.Dial("unix", socket)
 		if err == nil {
 			_ = nc.Close()
@@ -255,11 +245,11 @@ func TestSharedPurge(t *testing.T) {
 		b.get("s", "/x")
 	}
 	before := asked.Load()
-	eventually(t, "the purge is announced", func() bool {
+	servertest.Eventually(t, "the purge is announced", func() bool {
 		_, err := caches.Purge(context.Background(), control.Purge{Selector: purge.Selector{All: true, Hard: true}})
 		return err == nil // until the connection to Redis stands
 	})
-	eventually(t, "the other server has heard of it", func() bool {
+	servertest.Eventually(t, "the other server has heard of it", func() bool {
 		b.get("s", "/x")
 		return asked.Load() > before
 	})

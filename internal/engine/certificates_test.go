@@ -331,7 +331,7 @@ func TestCertificateFailuresAreTold(t *testing.T) {
 	n := a.refusals.Load()
 	reload(t, srv, parse(t, yaml))
 	reload(t, srv, parse(t, strings.Replace(yaml, "a.example]", "a.example, b.example]", 1)))
-	eventually(t, "another name is refused, too", func() bool { return a.refusals.Load() == n+1 })
+	servertest.Eventually(t, "another name is refused, too", func() bool { return a.refusals.Load() == n+1 })
 	if n != 1 {
 		t.Errorf("%d orders of one name were refused", n)
 	}

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"millrace/internal/engine"
+	"millrace/internal/process/servertest"
 )
 
 // longTests names a variable with the time that TestCertificatesAreRenewed goes on
@@ -242,7 +243,7 @@ func TestThousandNames(t *testing.T) {
 	began := time.Now()
 	srv, _ := startLoud(t, yaml)
 	a := &authority{tls: fmt.Sprint(":", port), issued: x509.NewCertPool()}
-	eventually(t, "the root is there", func() bool {
+	servertest.Eventually(t, "the root is there", func() bool {
 		text, err := os.ReadFile(filepath.Join(storage, "internal", "root.pem"))
 		return err == nil && a.issued.AppendCertsFromPEM(text)
 	})

@@ -22,6 +22,7 @@ import (
 	"millrace/internal/config"
 	"millrace/internal/engine"
 	"millrace/internal/ops/dashboard"
+	"millrace/internal/process/servertest"
 )
 
 // browserTime is for all that the browser does.
@@ -154,7 +155,7 @@ func TestDashboardCounts(t *testing.T) {
 		look(t, site+"/nothing")
 		look(t, site+"/api/a")
 	}
-	eventually(t, "all requests are shown", func() bool {
+	servertest.Eventually(t, "all requests are shown", func() bool {
 		p := panel(t, admin, "traffic")
 		return column(p, "requests", "job", "static") == n+3 && column(p, "requests", "job", "cache") == 3
 	})
@@ -198,7 +199,7 @@ func TestDashboardCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true}}
-	eventually(t, "a changed file that cannot be used is told of", func() bool {
+	servertest.Eventually(t, "a changed file that cannot be used is told of", func() bool {
 		if resp, err := client.Get(srv.Addrs()[0]); err != nil { // handshakes look at the files
 			t.Fatal(err)
 		} else {
@@ -223,19 +224,19 @@ func TestDashboardReload(t *testing.T) {
 	if err := srv.Reload(withAdmin(t, strings.Replace(text, "127.0.0.1:0", taken.Addr().String(), 1))); err == nil {
 		t.Fatal("an address in use was taken")
 	}
-	eventually(t, "the reason is shown", func() bool {
+	servertest.Eventually(t, "the reason is shown", func() bool {
 		rows := said()
 		return len(rows) == 1 && rows[0].Level == dashboard.Bad && strings.Contains(fmt.Sprint(rows[0].Values...), "address already in use")
 	})
 	srv.ReloadFailed(errors.New("c.yaml has 2 mistakes\n\nline one\nline two"))
-	eventually(t, "the last reason is shown", func() bool {
+	servertest.Eventually(t, "the last reason is shown", func() bool {
 		rows := said()
 		return len(rows) == 1 && strings.Contains(fmt.Sprint(rows[0].Values...), "on serving: c.yaml has 2 mistakes line one line two")
 	})
 	if err := srv.Reload(withAdmin(t, text)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is over", func() bool { return len(said()) == 0 })
+	servertest.Eventually(t, "it is over", func() bool { return len(said()) == 0 })
 }
 
 var formSecret = regexp.MustCompile(`name="form" value="([A-Z0-9]+)"`)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"millrace/internal/engine"
+	"millrace/internal/process/servertest"
 )
 
 // release is a script as a bundler writes it, of which each version differs a little.
@@ -213,7 +214,7 @@ routes:
 `)
 	says(t, url+"/app-1.js", 200, "version=1;")
 	// It is kept when it is compressed, which is done when nothing else wants the processor.
-	eventually(t, "the first version is compressed", func() bool {
+	servertest.Eventually(t, "the first version is compressed", func() bool {
 		res, _ := ask(t, "GET", url+"/app-1.js", "Accept-Encoding", "gzip")
 		return res.Header.Get("Content-Encoding") == "gzip"
 	})
@@ -221,7 +222,7 @@ routes:
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, "app-2.js"), release(2))
-	eventually(t, "the second is compressed with the file that is gone", func() bool {
+	servertest.Eventually(t, "the second is compressed with the file that is gone", func() bool {
 		res, _ := ask(t, "GET", url+"/app-2.js", "Accept-Encoding", "dcb", "Available-Dictionary", hashOf(release(1)))
 		return res.Header.Get("Content-Encoding") == "dcb"
 	})

@@ -14,6 +14,7 @@ import (
 
 	"millrace/internal/config"
 	"millrace/internal/engine"
+	"millrace/internal/process/servertest"
 )
 
 // lanes reads which lane answered each request, by the access log.
@@ -126,7 +127,7 @@ sites:
 		}
 		asked += 3
 		var last string
-		eventually(t, "the log has the request", func() bool {
+		servertest.Eventually(t, "the log has the request", func() bool {
 			list := lanes(t, log)
 			if len(list) == asked {
 				last = list[asked-1]

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"millrace/internal/engine"
+	"millrace/internal/process/servertest"
 )
 
 // overHTTP3 is a client of a server that speaks it.
@@ -182,7 +183,7 @@ func TestHTTP3Drain(t *testing.T) {
 	})
 	<-begun
 	drain()
-	eventually(t, "new connections are refused", func() bool {
+	servertest.Eventually(t, "new connections are refused", func() bool {
 		_, _, err := overHTTP3(t, srv, pool).try(http.MethodGet, "/", "", nil)
 		return err != nil
 	})

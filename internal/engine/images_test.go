@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"millrace/internal/process/servertest"
 )
 
 // photo is a JPEG large enough for a variant to be smaller; it differs with seed.
@@ -72,7 +74,7 @@ func TestPicturesFollowTheirOriginals(t *testing.T) {
 	defer http.DefaultClient.CloseIdleConnections()
 	variant := func() (body []byte) {
 		t.Helper()
-		eventually(t, "a variant", func() bool {
+		servertest.Eventually(t, "a variant", func() bool {
 			var res *http.Response
 			res, body = get("image/webp")
 			return res.StatusCode == 200 && res.Header.Get("Content-Type") == "image/webp"
@@ -89,7 +91,7 @@ func TestPicturesFollowTheirOriginals(t *testing.T) {
 	}
 	first := variant()
 	place(t, filepath.Join(dir, "a.jpg"), photo(t, 2), time.Minute)
-	eventually(t, "the old variant is gone", func() bool { _, body := get("image/webp"); return !bytes.Equal(body, first) })
+	servertest.Eventually(t, "the old variant is gone", func() bool { _, body := get("image/webp"); return !bytes.Equal(body, first) })
 	second := variant()
 	for range 2 {
 		reload(t, srv, parse(t, site+"    /gone: {deny: {}}\n"))
@@ -101,5 +103,5 @@ func TestPicturesFollowTheirOriginals(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "a.jpg")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "404", func() bool { res, _ := get("image/webp"); return res.StatusCode == 404 })
+	servertest.Eventually(t, "404", func() bool { res, _ := get("image/webp"); return res.StatusCode == 404 })
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"millrace/internal/lane"
+	"millrace/internal/process/servertest"
 	"millrace/internal/wire/send"
 )
 
@@ -76,7 +77,7 @@ func (r *rig) asked(t *testing.T, c *client, method, target string, headers ...s
 	before, all := r.fast(), r.fast()+r.slow()
 	c.write(request(method, target, headers...))
 	resp, body = c.answer(method)
-	eventually(t, "the answer is counted", func() bool { return r.fast()+r.slow() == all+1 })
+	servertest.Eventually(t, "the answer is counted", func() bool { return r.fast()+r.slow() == all+1 })
 	return resp, body, r.fast() > before
 }
 

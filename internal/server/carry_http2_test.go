@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/net/http2"
 
+	"millrace/internal/process/servertest"
 	"millrace/internal/upstream"
 	"millrace/internal/upstream/faulty"
 )
@@ -187,7 +188,7 @@ func TestCarriedHTTP2Oracle(t *testing.T) {
 	if n := on.srv.lane.Forwarded(); n < 30 { // many more on a machine that is not slow
 		t.Errorf("the loops passed on %d requests", n)
 	}
-	eventually(t, "nothing is held", func() bool { return on.srv.lane.Unsent() == 0 })
+	servertest.Eventually(t, "nothing is held", func() bool { return on.srv.lane.Unsent() == 0 })
 }
 
 // TestCarriedHTTP2Faults: each way in which an upstream may go wrong ends as it does
@@ -312,7 +313,7 @@ func TestCarriedHTTP2ClientGoes(t *testing.T) {
 		}
 		_ = h.nc.Close()
 	}
-	eventually(t, "all connections are gone", func() bool { return r.srv.lane.Open() == 0 })
+	servertest.Eventually(t, "all connections are gone", func() bool { return r.srv.lane.Open() == 0 })
 	if _, body := r.http2(t).get(t, 1, "/fast"); body != "/fast" {
 		t.Error(body)
 	}
@@ -331,10 +332,10 @@ func TestCarriedHTTP2Windows(t *testing.T) {
 	}
 	_ = h.out.Flush()
 	lane := p.with.srv.lane
-	eventually(t, "all answers wait", func() bool { return lane.Unsent() >= n*59990 })
+	servertest.Eventually(t, "all answers wait", func() bool { return lane.Unsent() >= n*59990 })
 	_ = h.WriteRSTStream(1, http2.ErrCodeCancel)
 	_ = h.out.Flush()
-	eventually(t, "one is forgotten", func() bool { return lane.Unsent() < n*59990 })
+	servertest.Eventually(t, "one is forgotten", func() bool { return lane.Unsent() < n*59990 })
 	_ = h.WriteWindowUpdate(0, 1<<20)
 	_ = h.WriteWindowUpdate(3, 1000)
 	_ = h.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 60000 - 1000})
@@ -344,7 +345,7 @@ func TestCarriedHTTP2Windows(t *testing.T) {
 	}
 	_ = h.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 60000})
 	_ = h.out.Flush()
-	eventually(t, "nothing is held", func() bool { return lane.Unsent() == 0 })
+	servertest.Eventually(t, "nothing is held", func() bool { return lane.Unsent() == 0 })
 	_ = h.WriteWindowUpdate(5, 0) // of a stream that has ended
 	if _, got := h.get(t, 99, "/a"); got != body {
 		t.Errorf("%d bytes", len(got))
@@ -355,9 +356,9 @@ func TestCarriedHTTP2Windows(t *testing.T) {
 	h = p.with.http2(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 	_ = h.open(1, asking("/a"))
 	_ = h.out.Flush()
-	eventually(t, "an answer waits", func() bool { return lane.Unsent() > 0 })
+	servertest.Eventually(t, "an answer waits", func() bool { return lane.Unsent() > 0 })
 	_ = h.nc.Close()
-	eventually(t, "nothing is held", func() bool { return lane.Unsent() == 0 })
+	servertest.Eventually(t, "nothing is held", func() bool { return lane.Unsent() == 0 })
 }
 
 // TestCarriedHTTP2Drain: streams under way when the server drains are answered.
@@ -369,7 +370,7 @@ func TestCarriedHTTP2Drain(t *testing.T) {
 	_ = h.open(3, asking("/a"))
 	_ = h.open(5, asking("/b"))
 	_ = h.out.Flush()
-	eventually(t, "the origin is asked", func() bool { return len(p.requests()) == 2 })
+	servertest.Eventually(t, "the origin is asked", func() bool { return len(p.requests()) == 2 })
 	p.with.cancel()
 	got := map[uint32]int{}
 	away := 0
@@ -439,7 +440,7 @@ func TestCarriedHTTP2Together(t *testing.T) {
 		})
 	}
 	all.Wait()
-	eventually(t, "the loops pass requests on", func() bool { // on a busy machine, not all that they could
+	servertest.Eventually(t, "the loops pass requests on", func() bool { // on a busy machine, not all that they could
 		_, _ = r.http2(t).get(t, 1, "/again")
 		return r.srv.lane.Forwarded() > 0
 	})

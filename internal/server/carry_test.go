@@ -17,6 +17,7 @@ import (
 
 	"millrace/internal/lane"
 	"millrace/internal/observe/meter"
+	"millrace/internal/process/servertest"
 	"millrace/internal/route/headers"
 	"millrace/internal/route/site"
 	"millrace/internal/upstream"
@@ -520,7 +521,7 @@ func TestCarriedClientGoes(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		c.leave()
 	}
-	eventually(t, "all connections are gone", func() bool { return p.with.srv.lane.Open() == 0 })
+	servertest.Eventually(t, "all connections are gone", func() bool { return p.with.srv.lane.Open() == 0 })
 	p.set(false, okHead+"Content-Length: 5\r\n\r\nhello")
 	if got := p.with.dial(t, "tcp").get("/a"); got != "hello" {
 		t.Error(got)
@@ -535,7 +536,7 @@ func TestCarriedDrain(t *testing.T) {
 	p.set(false, append([]string{okHead + "Content-Length: 25\r\n\r\n"}, strings.Split(strings.Repeat("x", 25), "")...)...)
 	c := p.with.dial(t, "tcp")
 	c.write(request("GET", "/a"))
-	eventually(t, "the origin is asked", func() bool { return len(p.requests()) > 0 })
+	servertest.Eventually(t, "the origin is asked", func() bool { return len(p.requests()) > 0 })
 	p.with.cancel()
 	resp, body := c.answer("GET")
 	if len(body) != 25 {
@@ -575,7 +576,7 @@ func TestCarriedSlowReaders(t *testing.T) {
 			}
 		}
 	}
-	eventually(t, "nothing is held", func() bool { return p.with.srv.lane.Unsent() == 0 })
+	servertest.Eventually(t, "nothing is held", func() bool { return p.with.srv.lane.Unsent() == 0 })
 }
 
 // Random answers of an upstream lead to the same, whoever takes them.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"millrace/internal/process/servertest"
 	"millrace/internal/upstream"
 )
 
@@ -80,7 +81,7 @@ func TestCarriedQueueEnds(t *testing.T) {
 	pair{r, r}.warm(t)
 	waiting := func(n int) {
 		t.Helper()
-		eventually(t, fmt.Sprint(n, " wait"), func() bool { return r.pool.Waiting() == n })
+		servertest.Eventually(t, fmt.Sprint(n, " wait"), func() bool { return r.pool.Waiting() == n })
 	}
 	first, gone, late, last := r.dial(t, "tcp"), r.dial(t, "tcp"), r.dial(t, "tcp"), r.dial(t, "tcp")
 	_, _ = io.WriteString(first.Conn, request("GET", "/slow"))

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"millrace/internal/process/servertest"
 	"millrace/internal/upstream"
 )
 
@@ -148,7 +149,7 @@ func alike(t *testing.T, o upstream.Options, transport string, between func(i in
 	// the latency is a matter of the machine
 	var both [2][]upstream.Server
 	for road, r := range rigs {
-		eventually(t, "all places are free", func() bool {
+		servertest.Eventually(t, "all places are free", func() bool {
 			return !slices.ContainsFunc(r.pool.Servers(), func(s upstream.Server) bool { return s.Running > 0 })
 		})
 		for _, s := range r.pool.Servers() {
@@ -361,7 +362,7 @@ func TestCarriedServersShares(t *testing.T) {
 	r := relayTo(t, upstream.Options{To: to, Balance: "round_robin", Weights: []int{3, 1}}, false)
 	stop := make(chan struct{})
 	asked, wait := crowd(t, r, stop)
-	eventually(t, "2000 requests", func() bool { return asked.Load() >= 2000 })
+	servertest.Eventually(t, "2000 requests", func() bool { return asked.Load() >= 2000 })
 	close(stop)
 	wait()
 	s := r.pool.Servers()
@@ -385,9 +386,9 @@ func TestCarriedServersDrained(t *testing.T) {
 		if err := r.pool.Drain(to[n], true); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "its requests are answered", func() bool { return r.pool.Servers()[n].Running == 0 })
+		servertest.Eventually(t, "its requests are answered", func() bool { return r.pool.Servers()[n].Running == 0 })
 		before, then := members[n].answers.Load(), asked.Load()
-		eventually(t, "100 more requests", func() bool { return asked.Load() > then+100 })
+		servertest.Eventually(t, "100 more requests", func() bool { return asked.Load() > then+100 })
 		if more := members[n].answers.Load() - before; more > 0 {
 			t.Errorf("it got %d more requests", more)
 		}
@@ -395,7 +396,7 @@ func TestCarriedServersDrained(t *testing.T) {
 			t.Fatal(err)
 		}
 		then = members[n].answers.Load()
-		eventually(t, "it gets requests again", func() bool { return members[n].answers.Load() > then })
+		servertest.Eventually(t, "it gets requests again", func() bool { return members[n].answers.Load() > then })
 	}
 	if err := errors.Join(r.pool.Drain(to[0], true), r.pool.Drain(to[1], true)); err != nil {
 		t.Error(err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"millrace/internal/lane"
+	"millrace/internal/process/servertest"
 	"millrace/internal/wire/send"
 )
 
@@ -217,7 +218,7 @@ func TestClientThatNeverReads(t *testing.T) {
 				if transport == "tls" {
 					time.Sleep(3 * short) // reading at once would be no stall
 				}
-				eventually(t, "the server has closed the connection", func() bool {
+				servertest.Eventually(t, "the server has closed the connection", func() bool {
 					_, err := c.Write([]byte(request("GET", path)))
 					return err != nil && time.Since(began) >= short
 				})

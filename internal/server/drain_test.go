@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"millrace/internal/lane"
+	"millrace/internal/process/servertest"
 )
 
 // leaves checks at the test's end that everything it started has ended. It must
@@ -89,7 +90,7 @@ func TestDrainUnderLoad(t *testing.T) {
 			})
 		}
 	}
-	eventually(t, "the load runs", func() bool { return answers.Load() > 1000 })
+	servertest.Eventually(t, "the load runs", func() bool { return answers.Load() > 1000 })
 	var queued []*client // perhaps still in the kernel's queue when the end comes
 	for range 8 {
 		queued = append(queued, r.dial(t, "tcp"), r.dial(t, "unix"))
@@ -104,7 +105,7 @@ func TestDrainUnderLoad(t *testing.T) {
 		}
 		_ = c.Close()
 	}
-	eventually(t, "the server drains", r.srv.Draining)
+	servertest.Eventually(t, "the server drains", r.srv.Draining)
 	close(release)
 	wg.Wait()
 	if err := r.wait(); err != nil {
@@ -135,7 +136,7 @@ func TestDrainClosesIdleConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	eventually(t, "all are accepted", func() bool { return r.srv.lane.Open() == 18 })
+	servertest.Eventually(t, "all are accepted", func() bool { return r.srv.lane.Open() == 18 })
 	r.cancel()
 	if err := r.wait(); err != nil {
 		t.Error(err)
@@ -156,9 +157,9 @@ func TestDrainAtTheLimit(t *testing.T) {
 	<-running
 	r.dial(t, "tcp")
 	r.dial(t, "unix")
-	eventually(t, "two more were accepted", func() bool { return r.meters.Accepted.Load() == 3 })
+	servertest.Eventually(t, "two more were accepted", func() bool { return r.meters.Accepted.Load() == 3 })
 	r.cancel()
-	eventually(t, "the server drains", r.srv.Draining)
+	servertest.Eventually(t, "the server drains", r.srv.Draining)
 	close(release)
 	if resp, _ := c.answer("GET"); !resp.Close {
 		t.Error("the last answer does not say so")
@@ -204,7 +205,7 @@ func TestDrainEndsPipelines(t *testing.T) {
 			})
 		}
 	}
-	eventually(t, "the load runs", func() bool { return answers.Load() > 1000 })
+	servertest.Eventually(t, "the load runs", func() bool { return answers.Load() > 1000 })
 	began := time.Now()
 	r.cancel()
 	if err := r.wait(); err != nil {
@@ -234,7 +235,7 @@ func TestCloseCutsTheDrain(t *testing.T) {
 	r := start(t, plan{handler: hanging(t, &begun)})
 	clients := overAllAtOnce(t, r, &begun)
 	r.cancel()
-	eventually(t, "the server drains", r.srv.Draining)
+	servertest.Eventually(t, "the server drains", r.srv.Draining)
 	r.srv.Close()
 	if err := r.wait(); err != nil {
 		t.Error(err)
@@ -275,7 +276,7 @@ func overAllAtOnce(t *testing.T, r *rig, begun *atomic.Int64) (clients []*client
 			clients = append(clients, c)
 		}
 	}
-	eventually(t, "all requests run", func() bool { return int(begun.Load()) == len(clients) })
+	servertest.Eventually(t, "all requests run", func() bool { return int(begun.Load()) == len(clients) })
 	return clients
 }
 
@@ -288,9 +289,9 @@ func TestDrainWaitsForUploads(t *testing.T) {
 		c.write(request("POST", "/echo", "Content-Length: 4") + "ab")
 		overAllUploads[transport] = c
 	}
-	eventually(t, "all are accepted", func() bool { return r.srv.lane.Open() == 3 })
+	servertest.Eventually(t, "all are accepted", func() bool { return r.srv.lane.Open() == 3 })
 	r.cancel()
-	eventually(t, "the server drains", r.srv.Draining)
+	servertest.Eventually(t, "the server drains", r.srv.Draining)
 	time.Sleep(2500 * time.Millisecond) // twice the linger and the sweeper's round
 	for transport, c := range overAllUploads {
 		c.write("cd")
@@ -350,7 +351,7 @@ func TestDrainIsToldToTheEndless(t *testing.T) {
 			t.Errorf("%s: %q", resp.Proto, body)
 		}
 	})
-	eventually(t, "all run", func() bool { return begun.Load() == 7 })
+	servertest.Eventually(t, "all run", func() bool { return begun.Load() == 7 })
 	r.cancel()
 	for i, c := range upgraded {
 		resp, err := http.ReadResponse(c.br, nil)

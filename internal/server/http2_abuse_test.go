@@ -19,6 +19,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"millrace/internal/observe/meter"
+	"millrace/internal/process/servertest"
 )
 
 // What an attack may cost the server, whatever it sends.
@@ -136,7 +137,7 @@ func TestHTTP2Abuse(t *testing.T) {
 func (v *victim) judge(t *testing.T, refused map[string]uint64, bystander func() int) {
 	t.Helper()
 	var now victimCounts
-	eventually(t, "the connections are over, and counted", func() bool {
+	servertest.Eventually(t, "the connections are over, and counted", func() bool {
 		now = v.look(withoutMemory)
 		for reason, n := range refused {
 			if now.Refused[reason] < v.counts.Refused[reason]+n {
@@ -152,7 +153,7 @@ func (v *victim) judge(t *testing.T, refused map[string]uint64, bystander func()
 	}
 	others, spent := bystander(), v.spent()
 	left := int64(0)
-	eventually(t, "its memory is free", func() bool {
+	servertest.Eventually(t, "its memory is free", func() bool {
 		time.Sleep(20 * time.Millisecond) // a look costs that much
 		left = v.look(withMemory).Held - v.counts.Held
 		return left <= abuseLeft
@@ -373,7 +374,7 @@ func TestWrongProtocols(t *testing.T) {
 		t.Errorf("agreed on %q", nc.ConnectionState().NegotiatedProtocol)
 		_ = nc.Close()
 	}
-	eventually(t, "the handshake is counted as rejected", func() bool { return v.look(withoutMemory).Rejected-v.counts.Rejected == 1 })
+	servertest.Eventually(t, "the handshake is counted as rejected", func() bool { return v.look(withoutMemory).Rejected-v.counts.Rejected == 1 })
 	v.judge(t, nil, v.bystander())
 }
 

@@ -56,10 +56,10 @@ func TestHTTP2Drain(t *testing.T) {
 		}()
 		go h.end() // the same
 	}
-	eventually(t, "the stubborn are at it", func() bool { return rounds.Load() > 20 })
+	servertest.Eventually(t, "the stubborn are at it", func() bool { return rounds.Load() > 20 })
 	began := time.Now()
 	r.cancel()
-	eventually(t, "the server drains", r.srv.Draining)
+	servertest.Eventually(t, "the server drains", r.srv.Draining)
 	// A stream that was on its way when the client was warned is answered.
 	_ = busy.open(5, asking("/hot"))
 	_ = busy.out.Flush()
@@ -86,7 +86,7 @@ func TestHTTP2Drain(t *testing.T) {
 	_ = busy.open(7, asking("/hot"))
 	_ = busy.open(9, asking("/slow"))
 	_ = busy.out.Flush()
-	eventually(t, "the others are gone", func() bool { return r.srv.lane.Open() == 1 })
+	servertest.Eventually(t, "the others are gone", func() bool { return r.srv.lane.Open() == 1 })
 	slow, fast := r.slow(), r.fast()
 	close(release)
 	if _, body := busy.answer(t, 3); body != "done\n" {
@@ -135,7 +135,7 @@ func TestHTTP2MakesRoom(t *testing.T) {
 			t.Errorf("%s: the busy one ends with %s", path, status)
 		}
 		_, _ = busy.nc.Close(), third.nc.Close()
-		eventually(t, "the places are free", func() bool { return r.srv.slots.used() == 0 })
+		servertest.Eventually(t, "the places are free", func() bool { return r.srv.slots.used() == 0 })
 	}
 }
 
@@ -150,7 +150,7 @@ func TestHTTP2PerAddress(t *testing.T) {
 	_ = h.open(1, asking("/"))
 	_ = h.out.Flush()
 	<-running
-	eventually(t, "a second one is refused", func() bool {
+	servertest.Eventually(t, "a second one is refused", func() bool {
 		nc, err := r.tryDial("tls")
 		if err == nil {
 			_ = nc.Close()
@@ -223,7 +223,7 @@ func TestHTTP2LeavesNothing(t *testing.T) {
 		r := start(t, plan{lane: lane.Options{Off: off}})
 		r.teach(t, "tls", "/hot")
 		held := func() int64 {
-			eventually(t, "all connections are closed", func() bool { return r.srv.slots.used() == 0 })
+			servertest.Eventually(t, "all connections are closed", func() bool { return r.srv.slots.used() == 0 })
 			var m runtime.MemStats
 			runtime.GC()
 			runtime.GC() // the pools, too
@@ -246,7 +246,7 @@ func TestHTTP2LeavesNothing(t *testing.T) {
 		before := held()
 		visit(connections)
 		var left int64
-		eventually(t, "their memory is free", func() bool {
+		servertest.Eventually(t, "their memory is free", func() bool {
 			left = held() - before
 			return left < most
 		})

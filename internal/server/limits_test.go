@@ -20,6 +20,7 @@ import (
 
 	"millrace/internal/lane"
 	"millrace/internal/observe/meter"
+	"millrace/internal/process/servertest"
 	"millrace/internal/route/site"
 )
 
@@ -191,7 +192,7 @@ func TestConnectionLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "further clients are accepted", func() bool { return r.meters.Accepted.Load() == 5 })
+	servertest.Eventually(t, "further clients are accepted", func() bool { return r.meters.Accepted.Load() == 5 })
 	if n := r.srv.lane.Open(); n != 2 {
 		t.Errorf("%d connections are served", n)
 	}
@@ -203,7 +204,7 @@ func TestConnectionLimit(t *testing.T) {
 	for _, c := range []*client{busy, third, fourth} {
 		_ = c.Close()
 	}
-	eventually(t, "every slot is free again", func() bool { return r.srv.slots.used() == 0 })
+	servertest.Eventually(t, "every slot is free again", func() bool { return r.srv.slots.used() == 0 })
 	// Slots are given back once, whatever becomes of a connection.
 	for range 5 {
 		r.dial(t, "tls").get("/slow")
@@ -398,7 +399,7 @@ func outOfDescriptors(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "accept fails", func() bool { return strings.Contains(r.log.String(), "too many open files") })
+	servertest.Eventually(t, "accept fails", func() bool { return strings.Contains(r.log.String(), "too many open files") })
 	var before, after syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &before)
 	time.Sleep(time.Second)
@@ -412,7 +413,7 @@ func outOfDescriptors(t *testing.T) {
 	for _, fd := range all {
 		_ = syscall.Close(fd)
 	}
-	eventually(t, "the server serves again", func() bool {
+	servertest.Eventually(t, "the server serves again", func() bool {
 		nc, err := net.Dial("tcp", r.tcp)
 		if err != nil {
 			return false

@@ -261,16 +261,6 @@ func request(method, path string, headers ...string) string {
 	return b.String() + "\r\n"
 }
 
-// eventually waits for a condition.
-func eventually(tb testing.TB, what string, ok func() bool) {
-	tb.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			tb.Fatalf("in vain waited until %s", what)
-		}
-	}
-}
-
 // fast and slow are the answers given by the fast lane and by jobs so far.
 func (r *rig) fast() int { return int(r.job.Fast.Requests()) }
 func (r *rig) slow() int { return int(r.job.Slow.Requests() + r.job.Through.Requests()) }

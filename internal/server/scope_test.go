@@ -13,6 +13,7 @@ import (
 	"millrace/internal/lane"
 	"millrace/internal/observe/accesslog"
 	"millrace/internal/observe/meter"
+	"millrace/internal/process/servertest"
 	"millrace/internal/route/site"
 	"millrace/internal/wire/send"
 )
@@ -33,7 +34,7 @@ func TestPlainAndSecureNeverMix(t *testing.T) {
 			}
 		}
 	}
-	eventually(t, "the lane has answered", func() bool { return r.fast() >= 6 })
+	servertest.Eventually(t, "the lane has answered", func() bool { return r.fast() >= 6 })
 }
 
 func TestRedirectBesideTLS(t *testing.T) {
@@ -142,7 +143,7 @@ func TestVoidWhileAnOfferIsUnderWay(t *testing.T) {
 			t.Errorf("after the change came %q", got)
 		}
 	}
-	eventually(t, "the lane answers", func() bool { return r.fast() >= 2 })
+	servertest.Eventually(t, "the lane answers", func() bool { return r.fast() >= 2 })
 	version = "third\n"
 	gen.Invalidate()
 	if got := c.get("/"); got != version {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"millrace/internal/process/servertest"
 )
 
 func TestClientOf(t *testing.T) {
@@ -181,7 +183,7 @@ func TestFullIsTold(t *testing.T) {
 	busy.write(request("GET", "/"))
 	<-running
 	r.dial(t, "tcp").write(request("GET", "/"))
-	eventually(t, "it is logged", func() bool { return strings.Contains(r.log.String(), "clients wait to be accepted") })
+	servertest.Eventually(t, "it is logged", func() bool { return strings.Contains(r.log.String(), "clients wait to be accepted") })
 	if log := r.log.String(); !strings.Contains(log, "limit=limits.connections") {
 		t.Error(log)
 	}

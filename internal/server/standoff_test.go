@@ -10,6 +10,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"millrace/internal/lane"
+	"millrace/internal/process/servertest"
 	"millrace/internal/wire/stall"
 )
 
@@ -65,8 +66,8 @@ func TestStandoff(t *testing.T) {
 					}
 				}
 				refused := func() uint64 { return r.meters.HTTP2Refused.TooMany.Load() + r.meters.Refused.TooMany.Load() }
-				eventually(t, "some are refused", func() bool { return refused() > 0 })
-				eventually(t, "no more wait than may", func() bool {
+				servertest.Eventually(t, "some are refused", func() bool { return refused() > 0 })
+				servertest.Eventually(t, "no more wait than may", func() bool {
 					r.srv.Measure()
 					return r.meters.BufferedStreams.Load() <= most/2*stall.Cost && r.srv.budget.Open() <= most+stall.Few*conns
 				})
@@ -104,14 +105,14 @@ func TestStreamsAreCounted(t *testing.T) {
 		for range 4 {
 			<-running
 		}
-		eventually(t, "four are open", func() bool { return r.srv.budget.Open() == 4 })
+		servertest.Eventually(t, "four are open", func() bool { return r.srv.budget.Open() == 4 })
 		_ = h.WriteRSTStream(3, http2.ErrCodeCancel)
 		_ = h.out.Flush()
 		_ = gone.nc.Close()
-		eventually(t, "two are open", func() bool { return r.srv.budget.Open() == 2 })
+		servertest.Eventually(t, "two are open", func() bool { return r.srv.budget.Open() == 2 })
 		close(release)
 		go h.end() // ends with the connection
-		eventually(t, "none is open", func() bool { return r.srv.budget.Open() == 0 })
+		servertest.Eventually(t, "none is open", func() bool { return r.srv.budget.Open() == 0 })
 		r.srv.Measure()
 		if n := r.meters.Streams.Load(); n != 0 {
 			t.Error(n)

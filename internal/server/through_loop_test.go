@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"millrace/internal/process/servertest"
 )
 
 // TestBothAtOnce: a handler may read the body and write the answer in two
@@ -73,7 +75,7 @@ func TestCutLeavesNumber(t *testing.T) {
 	}
 	open := r.srv.lane.Open()
 	close(word)
-	eventually(t, "the others are gone", func() bool { return r.srv.lane.Open() <= open-n })
+	servertest.Eventually(t, "the others are gone", func() bool { return r.srv.lane.Open() <= open-n })
 	for i, c := range next {
 		_ = c.SetDeadline(time.Now().Add(3 * time.Second))
 		c.write(request("GET", "/hot"))

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"millrace/internal/process/servertest"
 )
 
 // Whoever speaks plain HTTP to a TLS port is told so, however much there is to
@@ -72,7 +74,7 @@ func TestHandshakeThatNeverEnds(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	eventually(t, "every slot is free again", func() bool { return r.srv.slots.used() == 0 })
+	servertest.Eventually(t, "every slot is free again", func() bool { return r.srv.slots.used() == 0 })
 	if n := r.meters.Rejected.Load(); n != 3 {
 		t.Errorf("%d rejected connections, want 3", n)
 	}
@@ -119,7 +121,7 @@ func TestWrongALPN(t *testing.T) {
 		}
 		_ = nc.Close()
 	}
-	eventually(t, "every slot is free again", func() bool { return r.srv.slots.used() == 0 })
+	servertest.Eventually(t, "every slot is free again", func() bool { return r.srv.slots.used() == 0 })
 }
 
 // A client that goes without a close_notify, in whatever state, harms nobody and
@@ -155,7 +157,7 @@ func TestNoCloseNotify(t *testing.T) {
 			_ = nc.Close() // below TLS: without its farewell
 		}
 	}
-	eventually(t, "one connection is left", func() bool { return r.srv.slots.used() == 1 })
+	servertest.Eventually(t, "one connection is left", func() bool { return r.srv.slots.used() == 1 })
 	other.get("/slow")
 	if told := r.log.String(); strings.Contains(told, "level=ERROR") || strings.Contains(told, "level=WARN") {
 		t.Errorf("the log: %s", told)

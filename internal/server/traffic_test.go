@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"millrace/internal/lane"
+	"millrace/internal/process/servertest"
 	"millrace/internal/wire/send"
 )
 
@@ -32,7 +33,7 @@ func TestPipelinedHot(t *testing.T) {
 				}
 			}
 		}
-		eventually(t, "the lane has given all answers", func() bool { return r.fast()-before == 3*n })
+		servertest.Eventually(t, "the lane has given all answers", func() bool { return r.fast()-before == 3*n })
 	})
 }
 
@@ -55,7 +56,7 @@ func TestPipelinedMixed(t *testing.T) {
 				}
 			}
 		}
-		eventually(t, "the lane has given all hot answers", func() bool { return r.fast()-before == n })
+		servertest.Eventually(t, "the lane has given all hot answers", func() bool { return r.fast()-before == n })
 	})
 }
 
@@ -115,7 +116,7 @@ func TestHeadAndConditions(t *testing.T) {
 			fast, all := r.fast(), r.fast()+r.slow()
 			c.write(request(q.method, "/hot", q.header))
 			resp, body := c.answer(q.method)
-			eventually(t, "the answer is counted", func() bool { return r.fast()+r.slow() == all+1 })
+			servertest.Eventually(t, "the answer is counted", func() bool { return r.fast()+r.slow() == all+1 })
 			if resp.StatusCode != q.status || (r.fast() > fast) != q.fast {
 				t.Errorf("%s with %s: %s, by the lane %t; want %d, %t", q.method, q.header, resp.Status, r.fast() > fast, q.status, q.fast)
 			}
@@ -246,7 +247,7 @@ func TestSendfile(t *testing.T) {
 	overAll(t, func(t *testing.T, transport string) {
 		r := start(t, plan{handler: mux}) // the counters of an earlier transport may still move
 		r.teach(t, transport, "/hot")
-		eventually(t, "the first answer is counted", func() bool { return r.slow() == 1 })
+		servertest.Eventually(t, "the first answer is counted", func() bool { return r.slow() == 1 })
 		c := r.dial(t, transport)
 		for path, want := range map[string]string{
 			"/content": body, "/copy": body, "/copyn": body[start0 : size-start0], "/section": body, "/hot": body,
@@ -258,7 +259,7 @@ func TestSendfile(t *testing.T) {
 			// The counters follow the last byte.
 			const first = 1024 // net/http looks at the first bytes of some
 			sent := func(now, before uint64) int { return int(now - before) }
-			eventually(t, path+" is counted as it should be", func() bool {
+			servertest.Eventually(t, path+" is counted as it should be", func() bool {
 				byKernel, byCopy := sent(r.meters.Sent.Sendfile.Load(), kernel), sent(r.meters.Sent.Copied.Load(), copied)
 				if transport == "tls" {
 					return byKernel == 0 && byCopy >= len(want)

@@ -70,14 +70,14 @@ func TestCluster(t *testing.T) {
 	var heard told
 	a := open(t, Options{URL: urls[0], Changed: heard.changed, Message: heard.message})
 	b := open(t, Options{URL: urls[1]})
-	eventually(t, "a listens", func() bool { return a.Position() != "" })
+	servertest.Eventually(t, "a listens", func() bool { return a.Position() != "" })
 	for i := range 20 { // on all three servers
 		key := fmt.Sprint("key ", i)
 		roundTrip(t, b, key, "body")
-		eventually(t, "a hears of "+key, heard.hasKey(key))
+		servertest.Eventually(t, "a hears of "+key, heard.hasKey(key))
 	}
 	if err := b.Publish(t.Context(), []byte("message")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a message", heard.has("message"))
+	servertest.Eventually(t, "a message", heard.has("message"))
 }

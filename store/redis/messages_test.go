@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"millrace/internal/process/servertest"
 	"millrace/store"
 	"millrace/store/storetest"
 )
@@ -25,10 +26,10 @@ func TestChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	roundTrip(t, b, "käse {x}\x00\n", "1")
-	eventually(t, "a hears of what b put", heardA.hasKey("by b"))
-	eventually(t, "a hears of what b deleted", heardA.hasKey("by a"))
-	eventually(t, "a hears of a key of any bytes", heardA.hasKey("käse {x}\x00\n"))
-	eventually(t, "b hears of what a put", heardB.hasKey("by a"))
+	servertest.Eventually(t, "a hears of what b put", heardA.hasKey("by b"))
+	servertest.Eventually(t, "a hears of what b deleted", heardA.hasKey("by a"))
+	servertest.Eventually(t, "a hears of a key of any bytes", heardA.hasKey("käse {x}\x00\n"))
+	servertest.Eventually(t, "b hears of what a put", heardB.hasKey("by a"))
 	if heardA.hasKey("warm")() || heardB.hasKey("by b")() {
 		t.Error("one hears of what it did itself")
 	}
@@ -38,13 +39,13 @@ func TestChanged(t *testing.T) {
 
 	all, _, _ := heardA.count()
 	s.do("FLUSHALL")
-	eventually(t, "a hears that all is gone", heardA.allOver(all))
+	servertest.Eventually(t, "a hears that all is gone", heardA.allOver(all))
 
 	// What happens while there is no connection is not told key by key.
 	all, _, _ = heardA.count()
 	s.do("CLIENT KILL TYPE normal")
-	eventually(t, "a hears that it may have missed something", heardA.allOver(all))
-	eventually(t, "a hears single keys again", func() bool {
+	servertest.Eventually(t, "a hears that it may have missed something", heardA.allOver(all))
+	servertest.Eventually(t, "a hears single keys again", func() bool {
 		return storetest.PutText(b, "later", "x") == nil && heardA.hasKey("later")()
 	})
 	if heardA.hasKey("messages")() || heardA.hasKey("")() {
@@ -59,7 +60,7 @@ func TestMessages(t *testing.T) {
 	var heardA, heardB told
 	a := open(t, Options{URL: s.url(), Message: heardA.message})
 	b := open(t, Options{URL: s.url(), Message: heardB.message})
-	eventually(t, "both listen", func() bool { return a.Position() != "" && b.Position() != "" })
+	servertest.Eventually(t, "both listen", func() bool { return a.Position() != "" && b.Position() != "" })
 	for i := range 300 {
 		if err := []*Redis{a, b}[i%2].Publish(t.Context(), fmt.Append(nil, i)); err != nil {
 			t.Fatal(err)
@@ -68,8 +69,8 @@ func TestMessages(t *testing.T) {
 	if err := a.Publish(t.Context(), []byte("end")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a has all", heardA.has("end"))
-	eventually(t, "b has all", heardB.has("end"))
+	servertest.Eventually(t, "a has all", heardA.has("end"))
+	servertest.Eventually(t, "b has all", heardB.has("end"))
 	_, _, inA := heardA.count()
 	_, _, inB := heardB.count()
 	want := strings.TrimSpace(strings.ReplaceAll(fmt.Sprintln(numbers(300)), "[", ""))
@@ -86,12 +87,12 @@ func TestMessages(t *testing.T) {
 	var again, fresh told
 	open(t, Options{URL: s.url(), Message: again.message, From: position})
 	newcomer := open(t, Options{URL: s.url(), Message: fresh.message})
-	eventually(t, "the new one listens", func() bool { return newcomer.Position() != "" })
+	servertest.Eventually(t, "the new one listens", func() bool { return newcomer.Position() != "" })
 	if err := b.Publish(t.Context(), []byte("last")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the last message", again.has("last"))
-	eventually(t, "the last message", fresh.has("last"))
+	servertest.Eventually(t, "the last message", again.has("last"))
+	servertest.Eventually(t, "the last message", fresh.has("last"))
 	if _, _, m := again.count(); m != "missed last" {
 		t.Errorf("who comes back hears %q", m)
 	}
@@ -102,7 +103,7 @@ func TestMessages(t *testing.T) {
 	// One that wants all from the beginning gets it, and what comes.
 	var whole told
 	open(t, Options{URL: s.url(), Message: whole.message, From: Beginning})
-	eventually(t, "what is kept", whole.has("last"))
+	servertest.Eventually(t, "what is kept", whole.has("last"))
 	if _, lost, m := whole.count(); lost != 0 || m != want+" missed last" {
 		t.Errorf("from the beginning: lost %d, %q", lost, m)
 	}
@@ -124,7 +125,7 @@ func TestTrimmed(t *testing.T) {
 		if from == "" {
 			var heard told
 			r := open(t, Options{URL: s.url(), Message: heard.message})
-			eventually(t, "it listens", func() bool { return r.Position() != "" })
+			servertest.Eventually(t, "it listens", func() bool { return r.Position() != "" })
 			from = r.Position()
 			r.Close()
 			for range 5 {
@@ -136,11 +137,11 @@ func TestTrimmed(t *testing.T) {
 		}
 		var heard told
 		r := open(t, Options{URL: s.url(), Message: heard.message, From: from})
-		eventually(t, "loss is told", heard.has("LOST"))
+		servertest.Eventually(t, "loss is told", heard.has("LOST"))
 		if err := r.Publish(t.Context(), []byte("next")); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the next message", heard.has("next"))
+		servertest.Eventually(t, "the next message", heard.has("next"))
 		if _, _, m := heard.count(); m != "LOST next" {
 			t.Errorf("from %s: heard %q", from, m)
 		}
@@ -161,30 +162,30 @@ func TestRestart(t *testing.T) {
 			var heardA, heardB told
 			a := open(t, Options{URL: s.url(), Message: heardA.message, Changed: heardA.changed})
 			b := open(t, Options{URL: s.url(), Message: heardB.message})
-			eventually(t, "both listen", func() bool { return a.Position() != "" && b.Position() != "" })
+			servertest.Eventually(t, "both listen", func() bool { return a.Position() != "" && b.Position() != "" })
 			roundTrip(t, a, "key", "body")
 			if err := b.Publish(t.Context(), []byte("before")); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the message before", heardA.has("before"))
+			servertest.Eventually(t, "the message before", heardA.has("before"))
 			all, _, _ := heardA.count()
 
 			s.Kill()
 			if err := b.Publish(t.Context(), []byte("during")); !errors.Is(err, store.ErrDown) {
 				t.Errorf("publishing without a server: %v", err)
 			}
-			eventually(t, "a notices", func() bool { _, err := storetest.GetText(a, "key"); return errors.Is(err, store.ErrDown) })
-			eventually(t, "a is told when the connection is lost", heardA.allOver(all))
+			servertest.Eventually(t, "a notices", func() bool { _, err := storetest.GetText(a, "key"); return errors.Is(err, store.ErrDown) })
+			servertest.Eventually(t, "a is told when the connection is lost", heardA.allOver(all))
 			all, _, _ = heardA.count()
 			s.run()
 			if !kept {
 				// Somebody else's messages are not taken for the missing ones.
 				s.do("XADD millrace:messages * m other")
 			}
-			eventually(t, "b publishes again", func() bool { return b.Publish(t.Context(), []byte("after")) == nil })
-			eventually(t, "a is told once more when there is one again", heardA.allOver(all))
+			servertest.Eventually(t, "b publishes again", func() bool { return b.Publish(t.Context(), []byte("after")) == nil })
+			servertest.Eventually(t, "a is told once more when there is one again", heardA.allOver(all))
 			if kept {
-				eventually(t, "the message after", heardA.has("after"))
+				servertest.Eventually(t, "the message after", heardA.has("after"))
 				if _, lost, m := heardA.count(); lost != 0 || !strings.HasPrefix(m, "before after") {
 					t.Errorf("nothing was lost, but a heard %q", m)
 				}
@@ -193,12 +194,12 @@ func TestRestart(t *testing.T) {
 				}
 				return
 			}
-			eventually(t, "a is told that messages are lost", heardA.has("LOST"))
-			eventually(t, "b is told that messages are lost", heardB.has("LOST"))
+			servertest.Eventually(t, "a is told that messages are lost", heardA.has("LOST"))
+			servertest.Eventually(t, "b is told that messages are lost", heardB.has("LOST"))
 			if err := b.Publish(t.Context(), []byte("finally")); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the message finally", heardA.has("finally"))
+			servertest.Eventually(t, "the message finally", heardA.has("finally"))
 			if _, err := storetest.GetText(a, "key"); !errors.Is(err, store.ErrNotFound) {
 				t.Errorf("the object: %v", err)
 			}

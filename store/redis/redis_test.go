@@ -71,7 +71,7 @@ func TestTLS(t *testing.T) {
 	r := open(t, Options{URL: url + "?ca=" + cert, Changed: heard.changed})
 	roundTrip(t, r, "key", strings.Repeat("body", 100_000))
 	roundTrip(t, open(t, Options{URL: url + "?skip_verify=true"}), "key", "body")
-	eventually(t, "a change is told over TLS", heard.hasKey("key"))
+	servertest.Eventually(t, "a change is told over TLS", heard.hasKey("key"))
 	untrusting := open(t, Options{URL: url})
 	if err := storetest.PutText(untrusting, "key", "secret"); !errors.Is(err, store.ErrDown) {
 		t.Errorf("with a certificate that is not trusted: %v", err)
@@ -175,7 +175,7 @@ func TestDownAtOpen(t *testing.T) {
 		t.Errorf("delete without a server: %v", err)
 	}
 	s.run()
-	eventually(t, "the store works", func() bool { return storetest.PutText(r, "key", "body") == nil })
+	servertest.Eventually(t, "the store works", func() bool { return storetest.PutText(r, "key", "body") == nil })
 	if err := r.Publish(t.Context(), []byte("hello")); err != nil {
 		t.Error(err)
 	}
@@ -189,10 +189,10 @@ func TestStopped(t *testing.T) {
 	t.Parallel() // it waits more than it works
 	s := start(t)
 	r := open(t, Options{URL: s.url(), Timeout: 300 * time.Millisecond})
-	eventually(t, "the store works", func() bool { return storetest.PutText(r, "key", "body") == nil })
+	servertest.Eventually(t, "the store works", func() bool { return storetest.PutText(r, "key", "body") == nil })
 	s.Signal(syscall.SIGSTOP)
 	w, _ := r.Create(t.Context(), "w", -1) // may be refused already
-	eventually(t, "the store is down", func() bool {
+	servertest.Eventually(t, "the store is down", func() bool {
 		if _, err := storetest.GetText(r, "key"); !errors.Is(err, store.ErrDown) {
 			t.Fatalf("with a server that hangs: %v", err)
 		}
@@ -204,7 +204,7 @@ func TestStopped(t *testing.T) {
 		}
 	}
 	s.Signal(syscall.SIGCONT)
-	eventually(t, "the store works again", func() bool { _, err := storetest.GetText(r, "key"); return err == nil })
+	servertest.Eventually(t, "the store works again", func() bool { _, err := storetest.GetText(r, "key"); return err == nil })
 }
 
 // TestCloseWhileStopped does not hang.

@@ -121,12 +121,6 @@ func open(t *testing.T, o Options) *Redis {
 	return r
 }
 
-// eventually waits for something that another process brings about.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	servertest.Eventually(t, patience, what, is)
-}
-
 // told collects what Changed and Message are called with.
 type told struct {
 	mu       sync.Mutex

@@ -18,6 +18,7 @@ import (
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
+	"millrace/internal/process/servertest"
 	"millrace/store"
 	"millrace/store/storetest"
 )
@@ -136,9 +137,9 @@ func TestKeysOfRole(t *testing.T) {
 	if _, err := storetest.GetText(st, "key"); !errors.Is(err, store.ErrDown) || !strings.Contains(err.Error(), "no access key") {
 		t.Errorf("without a role: %v", err)
 	}
-	eventually(t, "the log says it", log.has("no access key"))
+	servertest.Eventually(t, "the log says it", log.has("no access key"))
 	fails.Store(0)
-	eventually(t, "the store is up", func() bool { return !st.Stats().Down })
+	servertest.Eventually(t, "the store is up", func() bool { return !st.Stats().Down })
 	before := asked.Load()
 	for range 5 {
 		if err := storetest.PutText(st, "key", "body"); err != nil {

@@ -266,7 +266,7 @@ func TestRestart(t *testing.T) {
 		})
 	}
 	s.Kill()
-	eventually(t, "the store is down", func() bool { return st.Stats().Down })
+	servertest.Eventually(t, "the store is down", func() bool { return st.Stats().Down })
 	if _, err := storetest.GetText(st, "kept"); !errors.Is(err, store.ErrDown) {
 		t.Errorf("get while it is down: %v", err)
 	}
@@ -277,7 +277,7 @@ func TestRestart(t *testing.T) {
 		t.Errorf("commit while it is down: %v", err)
 	}
 	s.run()
-	eventually(t, "the store is back", func() bool { return !st.Stats().Down })
+	servertest.Eventually(t, "the store is back", func() bool { return !st.Stats().Down })
 	close(stop)
 	all.Wait()
 	mustHave(t, st, "kept", "body")
@@ -298,7 +298,7 @@ func TestNoServer(t *testing.T) {
 	if _, err := storetest.GetText(st, "key"); !errors.Is(err, store.ErrDown) {
 		t.Errorf("get: %v", err)
 	}
-	eventually(t, "the store is down", func() bool { return st.Stats().Down })
+	servertest.Eventually(t, "the store is down", func() bool { return st.Stats().Down })
 	for range 1000 { // with a request each, that would take minutes
 		if _, err := storetest.GetText(st, "key"); !errors.Is(err, store.ErrDown) {
 			t.Fatalf("get: %v", err)
@@ -330,7 +330,7 @@ func TestMistakes(t *testing.T) {
 					}
 				}
 			}
-			eventually(t, "the log says it", log.has(c.says))
+			servertest.Eventually(t, "the log says it", log.has(c.says))
 		})
 	}
 }
@@ -429,7 +429,7 @@ func TestSlow(t *testing.T) {
 			t.Errorf("get: %v", err)
 		}
 	}
-	eventually(t, "the store is down", func() bool { return impatient.Stats().Down })
+	servertest.Eventually(t, "the store is down", func() bool { return impatient.Stats().Down })
 	p.hold(false)
 }
 
@@ -447,7 +447,7 @@ func TestCloseBreaksOff(t *testing.T) {
 		_, err := storetest.GetText(st, "key")
 		done <- err
 	}()
-	eventually(t, "the call is under way", func() bool { return len(st.calls) > 0 })
+	servertest.Eventually(t, "the call is under way", func() bool { return len(st.calls) > 0 })
 	st.Close()
 	if err := <-done; !errors.Is(err, store.ErrDown) {
 		t.Errorf("get while closing: %v", err)

@@ -95,12 +95,6 @@ func raw(t *testing.T, st *Store, name string, b []byte) {
 	}
 }
 
-// eventually waits for something that another process brings about.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	servertest.Eventually(t, patience, what, is)
-}
-
 // logged is a log that may be read while it is written.
 type logged struct {
 	mu sync.Mutex

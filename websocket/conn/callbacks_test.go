@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"millrace/internal/process/servertest"
 	"millrace/websocket/frame"
 )
 
@@ -79,7 +80,7 @@ func TestPanics(t *testing.T) {
 				<-app.done
 				_, _ = io.Copy(io.Discard, p.TCPConn)
 				nothingLeft(t, s)
-				eventually(t, "it is gone", func() bool { return s.Open() == 0 })
+				servertest.Eventually(t, "it is gone", func() bool { return s.Open() == 0 })
 				good := r.connect(&Settings{App: &echoApp{}, MaxMessage: 100}, nil, frame.Params{})
 				good.send(text("fine"))
 				good.want(frame.Text, "fine")

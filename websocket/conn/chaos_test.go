@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"millrace/internal/process/servertest"
 	"millrace/websocket/frame"
 )
 
@@ -219,7 +220,7 @@ func TestChaos(t *testing.T) {
 		t.Error(err)
 	}
 	r.ln.Close()
-	eventually(t, "all descriptors are closed", func() bool { return descriptors() <= before })
+	servertest.Eventually(t, "all descriptors are closed", func() bool { return descriptors() <= before })
 }
 
 // client connects one and lets it do what it will.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"millrace/internal/observe/meter"
+	"millrace/internal/process/servertest"
 	"millrace/websocket/frame"
 )
 
@@ -81,7 +82,7 @@ func (g *gate) Close() error {
 // until waits for a state of the gate.
 func (g *gate) until(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	eventually(t, what, func() bool {
+	servertest.Eventually(t, what, func() bool {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		return f()
@@ -156,7 +157,7 @@ func gated(t *testing.T, s *Settings, open int) (*Engine, *gate, Handle) {
 // nothingLeft waits until the gauges say that nothing waits and nothing is held.
 func nothingLeft(t *testing.T, s *Settings) {
 	t.Helper()
-	eventually(t, "nothing waits and nothing is held", func() bool {
+	servertest.Eventually(t, "nothing waits and nothing is held", func() bool {
 		m := s.Meters
 		return m.QueuedBytes.Load() == 0 && m.QueuedMessages.Load() == 0 && m.HeldBytes.Load() == 0
 	})
@@ -211,7 +212,7 @@ func TestTooSlowAndQuick(t *testing.T) {
 		h.c.Deliver(binary(10, 'b')) // any goroutine may, where the connection has one
 	}
 	g.let(-1)
-	eventually(t, "all was written", func() bool { return s.Meters.QueuedBytes.Load() == 0 })
+	servertest.Eventually(t, "all was written", func() bool { return s.Meters.QueuedBytes.Load() == 0 })
 	close(block)
 	g.until(t, "the close frame", func() bool { return bytes.Contains(g.wrote.Bytes(), []byte("too slow")) })
 	g.frames(t)
@@ -229,7 +230,7 @@ func TestDropOldestWhileWriting(t *testing.T) {
 		}
 	})
 	g.let(-1)
-	eventually(t, "all was written", func() bool { return s.Meters.QueuedBytes.Load() == 0 })
+	servertest.Eventually(t, "all was written", func() bool { return s.Meters.QueuedBytes.Load() == 0 })
 	list := g.frames(t)
 	if len(list) != 2 || len(list[0]) != 301 || list[1][1] != 'f' {
 		t.Errorf("got %d frames, want the one that was on its way and the newest", len(list))

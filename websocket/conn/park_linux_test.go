@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"millrace/internal/process/servertest"
 	"millrace/websocket/frame"
 )
 
@@ -35,23 +36,23 @@ func TestPark(t *testing.T) {
 		}
 	}
 	for range 2 {
-		eventually(t, "it is parked", func() bool { return r.parked() == 1 })
+		servertest.Eventually(t, "it is parked", func() bool { return r.parked() == 1 })
 		say("once")
 		say(strings.Repeat("more ", 10_000))
 	}
-	eventually(t, "it is parked", func() bool { return r.parked() == 1 })
+	servertest.Eventually(t, "it is parked", func() bool { return r.parked() == 1 })
 
 	// Half a frame wakes it, and it is parked with that.
 	b := text("in two parts")
 	_, _ = p.tls.Write(b[:3])
-	eventually(t, "it is parked again", func() bool { return s.Meters.BytesIn.Load() > 0 && r.parked() == 1 })
+	servertest.Eventually(t, "it is parked again", func() bool { return s.Meters.BytesIn.Load() > 0 && r.parked() == 1 })
 	_, _ = p.tls.Write(b[3:])
 	if op, got := p.read(); op != frame.Text || got != "in two parts" {
 		t.Fatalf("got opcode %d %q", op, got)
 	}
 
 	// Others may send to it while it is parked.
-	eventually(t, "it is parked", func() bool { return r.parked() == 1 })
+	servertest.Eventually(t, "it is parked", func() bool { return r.parked() == 1 })
 	h.Do(func(c *Conn) { c.Deliver(frame.Prepare(frame.Text, []byte("good morning"), 0)) })
 	if op, got := p.read(); op != frame.Text || got != "good morning" {
 		t.Fatalf("got opcode %d %q", op, got)
@@ -64,7 +65,7 @@ func TestPark(t *testing.T) {
 	}
 	p = r.connectTLS(s)
 	h = <-app.opened
-	eventually(t, "it is parked", func() bool { return r.parked() == 1 })
+	servertest.Eventually(t, "it is parked", func() bool { return r.parked() == 1 })
 	h.Do(func(c *Conn) { c.Close(frame.GoingAway, "") })
 	if op, _ := p.read(); op != frame.Close {
 		t.Errorf("got opcode %d", op)
@@ -76,7 +77,7 @@ func TestPark(t *testing.T) {
 	}
 	p = r.connectTLS(s)
 	<-app.opened
-	eventually(t, "it is parked", func() bool { return r.parked() == 1 })
+	servertest.Eventually(t, "it is parked", func() bool { return r.parked() == 1 })
 	r.engine.Leave(s, frame.ServiceRestart, 0, 50*time.Millisecond) // it never answers
 	if code := <-app.done; code != frame.ServiceRestart {
 		t.Errorf("closed with %d", code)
@@ -116,7 +117,7 @@ func TestParkStorm(t *testing.T) {
 	for range clients {
 		<-done
 	}
-	eventually(t, "the half is closed", func() bool { return s.Open() == clients/2 })
+	servertest.Eventually(t, "the half is closed", func() bool { return s.Open() == clients/2 })
 	r.engine.Leave(s, frame.GoingAway, 0, 0)
 	if n := s.Open(); n != 0 {
 		t.Errorf("%d are left", n)
@@ -129,7 +130,7 @@ func TestParkClose(t *testing.T) {
 	s := apps()["whole"](make(chan frame.Code, 2))
 	r.connectTLS(s)
 	r.connectTLS(s)
-	eventually(t, "both are parked", func() bool { return r.parked() == 2 })
+	servertest.Eventually(t, "both are parked", func() bool { return r.parked() == 2 })
 	if err := r.engine.Close(); err != nil {
 		t.Fatal(err)
 	}

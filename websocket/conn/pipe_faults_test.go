@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"millrace/internal/process/servertest"
 	"millrace/websocket/frame"
 )
 
@@ -20,7 +21,7 @@ func clog(t *testing.T, s *Settings, from *peer, b []byte) {
 		}
 	}()
 	last := uint64(0)
-	eventually(t, "output waits", func() bool {
+	servertest.Eventually(t, "output waits", func() bool {
 		n := s.Meters.BytesIn.Load() + s.Meters.BytesOut.Load()
 		stands := n == last && n > 0
 		last = n
@@ -41,7 +42,7 @@ func TestPipeClientResets(t *testing.T) {
 		clog(t, s, front, packet(frame.Binary, true, false, make([]byte, 1<<16)))
 		_ = front.SetLinger(0)
 		front.Close()
-		eventually(t, "released", func() bool { return released.Load() == 1 && s.Open() == 0 })
+		servertest.Eventually(t, "released", func() bool { return released.Load() == 1 && s.Open() == 0 })
 		back.wantEnd()
 		if n := s.Meters.QueuedBytes.Load(); n != 0 {
 			t.Errorf("%d bytes wait in the end", n)
@@ -60,7 +61,7 @@ func TestPipeUpstreamResets(t *testing.T) {
 		back.Close()
 		front.wantCode(frame.ServiceRestart)
 		front.Close()
-		eventually(t, "released", func() bool { return released.Load() == 1 && s.Open() == 0 })
+		servertest.Eventually(t, "released", func() bool { return released.Load() == 1 && s.Open() == 0 })
 		if n := s.Meters.QueuedBytes.Load(); n != 0 {
 			t.Errorf("%d bytes wait in the end", n)
 		}
@@ -79,7 +80,7 @@ func TestPipeUpstreamStuck(t *testing.T) {
 		clog(t, s, front, packet(frame.Binary, true, false, make([]byte, 1<<16)))
 		front.wantCode(frame.ServiceRestart)
 		front.Close()
-		eventually(t, "released", func() bool { return released.Load() == 1 && s.Open() == 0 })
+		servertest.Eventually(t, "released", func() bool { return released.Load() == 1 && s.Open() == 0 })
 	})
 }
 
@@ -109,7 +110,7 @@ func TestPipeUpstreamDiesBehind(t *testing.T) {
 			t.Error("nothing came")
 		}
 		front.Close()
-		eventually(t, "released", func() bool { return released.Load() == 1 && s.Open() == 0 })
+		servertest.Eventually(t, "released", func() bool { return released.Load() == 1 && s.Open() == 0 })
 	})
 }
 
@@ -130,7 +131,7 @@ func TestPipeIdle(t *testing.T) {
 			t.Errorf("closed after %s", d)
 		}
 		back.wantEnd()
-		eventually(t, "released", func() bool { return released.Load() == 1 && s.Open() == 0 })
+		servertest.Eventually(t, "released", func() bool { return released.Load() == 1 && s.Open() == 0 })
 		if n := reasons(&s.Meters.Closed); n["server 3008"] != 1 || len(n) != 1 {
 			t.Errorf("closes are counted as %v", n)
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"millrace/internal/process/servertest"
 	"millrace/websocket/frame"
 )
 
@@ -27,17 +28,6 @@ func (r *rig) joined(s *Settings, early [2][]byte) (front, back *peer, released 
 
 func server(op frame.Opcode, payload []byte) []byte {
 	return append(frame.Header{Fin: true, Op: op, Length: int64(len(payload))}.Append(nil), payload...)
-}
-
-func eventually(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	for range 2000 {
-		if f() {
-			return
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	t.Fatalf("never: %s", what)
 }
 
 func TestPipe(t *testing.T) {
@@ -59,7 +49,7 @@ func TestPipe(t *testing.T) {
 		back.Close()
 		front.wantCloseOnly(frame.GoingAway)
 		front.Close()
-		eventually(t, "released", func() bool { return released.Load() == 1 && s.Open() == 0 })
+		servertest.Eventually(t, "released", func() bool { return released.Load() == 1 && s.Open() == 0 })
 	})
 }
 
@@ -74,7 +64,7 @@ func TestPipeDeath(t *testing.T) {
 		_ = back.SetLinger(0)
 		back.Close()
 		front.wantClose(frame.ServiceRestart)
-		eventually(t, "released", func() bool { return released.Load() == 1 && s.Open() == 0 })
+		servertest.Eventually(t, "released", func() bool { return released.Load() == 1 && s.Open() == 0 })
 
 		front, back, released = r.joined(s, [2][]byte{})
 		back.send(server(frame.Text, make([]byte, 100))[:50])
@@ -83,12 +73,12 @@ func TestPipeDeath(t *testing.T) {
 			t.Errorf("half a frame ended with %v", err)
 		}
 		front.Close() // for which the engine waits
-		eventually(t, "released", func() bool { return released.Load() == 1 && s.Open() == 0 })
+		servertest.Eventually(t, "released", func() bool { return released.Load() == 1 && s.Open() == 0 })
 
 		front, back, released = r.joined(s, [2][]byte{})
 		front.Close()
 		back.wantEnd()
-		eventually(t, "released", func() bool { return released.Load() == 1 && s.Open() == 0 })
+		servertest.Eventually(t, "released", func() bool { return released.Load() == 1 && s.Open() == 0 })
 	})
 }
 

@@ -121,10 +121,15 @@ func FreePort(t testing.TB) string {
 	return ""
 }
 
-// Eventually waits for what another process brings about.
-func Eventually(t testing.TB, patience time.Duration, what string, is func() bool) {
+// patience is how long Eventually waits. It is long, since only a test that fails waits
+// so long, and a machine may have much else to do.
+const patience = time.Minute
+
+// Eventually waits for what must become true by the work of a goroutine, a process or a
+// kernel that does not tell of it. Where all is in one process, testing/synctest is better.
+func Eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); !is(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("not within %v: %s", patience, what)
 		}

@@ -167,15 +167,6 @@ func (c *client) half(t *testing.T) *quic.Stream {
 	return str
 }
 
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not within %v", what, patience)
-		}
-	}
-}
-
 // heap is what is in use after a collection.
 func heap() int64 {
 	runtime.GC()
@@ -204,11 +195,11 @@ func TestHeaderTimeout(t *testing.T) {
 			t.Errorf("half a request: %v", err)
 		}
 	}
-	eventually(t, "five headers are counted", func() bool { return r.meters.HTTP3Refused.Headers.Load() == 5 })
+	servertest.Eventually(t, "five headers are counted", func() bool { return r.meters.HTTP3Refused.Headers.Load() == 5 })
 	for range 80 { // more than may be on their way at once
 		c.half(t)
 	}
-	eventually(t, "all are counted", func() bool { return r.meters.HTTP3Refused.Headers.Load() == 85 })
+	servertest.Eventually(t, "all are counted", func() bool { return r.meters.HTTP3Refused.Headers.Load() == 85 })
 	c.page(t)
 }
 
@@ -233,7 +224,7 @@ func TestNo0RTT(t *testing.T) {
 	r.tls = r.tls.Clone()
 	r.tls.ClientSessionCache = tickets
 	r.client(nil).page(t)
-	eventually(t, "there is a ticket", func() bool { return tickets.put.Load() > 0 })
+	servertest.Eventually(t, "there is a ticket", func() bool { return tickets.put.Load() > 0 })
 	ctx, stop := context.WithTimeout(t.Context(), patience)
 	defer stop()
 	c, err := r.socket.DialEarly(ctx, r.addr, r.tls, nil)
@@ -297,7 +288,7 @@ func TestConnectionsPerAddress(t *testing.T) {
 		c := r.client(nil)
 		busy.Go(func() { _, _ = c.get(ctx, "/wait", nil) })
 	}
-	eventually(t, "an idle connection makes room", func() bool { // when it has been idle for a while
+	servertest.Eventually(t, "an idle connection makes room", func() bool { // when it has been idle for a while
 		c, err := r.dial(nil)
 		if err != nil {
 			return false
@@ -307,7 +298,7 @@ func TestConnectionsPerAddress(t *testing.T) {
 	})
 	<-idle.Context().Done()
 	refused := r.meters.Rejected.Load()
-	eventually(t, "four are busy", func() bool { return r.meters.HTTP3Requests.Load() >= 5 })
+	servertest.Eventually(t, "four are busy", func() bool { return r.meters.HTTP3Requests.Load() >= 5 })
 	_, err := r.dial(nil)
 	if end, ok := errors.AsType[*quic.TransportError](err); !ok || end.ErrorCode != quic.ConnectionRefused {
 		t.Errorf("a fifth connection: %v", err)
@@ -441,7 +432,7 @@ func TestRetryUnderLoad(t *testing.T) {
 			_, _ = d.Close(), tr.Close()
 		})
 	}
-	eventually(t, "the handshakes are under way", func() bool { return r.meters.HTTP3Connections.Load() >= 100 })
+	servertest.Eventually(t, "the handshakes are under way", func() bool { return r.meters.HTTP3Connections.Load() >= 100 })
 	if l, err := open(); err != nil || l.retries == 0 { // one for each of its first packets
 		t.Errorf("under load: %d Retry packets, %v", l.retries, err)
 	}
@@ -450,7 +441,7 @@ func TestRetryUnderLoad(t *testing.T) {
 	}
 	cancel()
 	stalled.Wait()
-	eventually(t, "the stalled handshakes are over", func() bool { return r.meters.HTTP3Connections.Load() == 0 })
+	servertest.Eventually(t, "the stalled handshakes are over", func() bool { return r.meters.HTTP3Connections.Load() == 0 })
 	if l, err := open(); err != nil || l.retries != 0 {
 		t.Errorf("afterwards: %d Retry packets, %v", l.retries, err)
 	}
@@ -506,7 +497,7 @@ func TestSlowClients(t *testing.T) {
 	if grown > slow*400<<10 {
 		t.Errorf("%d slow clients hold %d MiB, those of the clients here among it", slow, grown>>20)
 	}
-	eventually(t, "half requests have ended", func() bool { return r.meters.HTTP3Refused.Headers.Load() == slow })
+	servertest.Eventually(t, "half requests have ended", func() bool { return r.meters.HTTP3Refused.Headers.Load() == slow })
 	close(answers)
 	for resp := range answers {
 		if _, err := io.Copy(io.Discard, resp.Body); err == nil {

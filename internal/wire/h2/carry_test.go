@@ -8,12 +8,14 @@ import (
 	"testing"
 
 	"golang.org/x/net/http2"
+
+	"millrace/internal/process/servertest"
 )
 
 // taken waits until the host has taken so many requests.
 func (r *rig) taken(n int) {
 	r.Helper()
-	r.eventually("the host has taken the requests", func() bool {
+	servertest.Eventually(r, "the host has taken the requests", func() bool {
 		taken, _ := r.host.has()
 		return taken == n
 	})
@@ -53,7 +55,7 @@ func TestCarry(t *testing.T) {
 	if got := r.answer(1); got != "" {
 		t.Error(got)
 	}
-	r.eventually("the connection is idle", func() bool { return r.host.waits() == WaitRequest })
+	servertest.Eventually(r, "the connection is idle", func() bool { return r.host.waits() == WaitRequest })
 	r.reply(1, okBlock, "again") // nobody waits for that
 	r.ask(7, "/cold")
 	if got := r.answer(7); got != "cold" {
@@ -163,7 +165,7 @@ func TestCarryWindow(t *testing.T) {
 		}
 	}
 	r.must(r.fr.WriteRSTStream(1, http2.ErrCodeCancel))
-	r.eventually("nothing is held", func() bool { _, held := r.host.has(); return held == 0 })
+	servertest.Eventually(r, "nothing is held", func() bool { _, held := r.host.has(); return held == 0 })
 }
 
 // TestCarryConnectionWindow: answers wait for the connection's window, and what
@@ -182,7 +184,7 @@ func TestCarryConnectionWindow(t *testing.T) {
 		t.Errorf("%d bytes are held", held)
 	}
 	r.must(r.fr.WriteWindowUpdate(0, 1000))
-	r.eventually("some more has gone", func() bool { _, held := r.host.has(); return held == 120000-defaultWindow-1000 })
+	servertest.Eventually(r, "some more has gone", func() bool { _, held := r.host.has(); return held == 120000-defaultWindow-1000 })
 	_ = r.nc.Close()
 	_ = r.ended()
 	if _, held := r.host.has(); held != 0 {

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/net/http2"
+
+	"millrace/internal/process/servertest"
 )
 
 func TestHotAndCold(t *testing.T) {
@@ -26,7 +28,7 @@ func TestHotAndCold(t *testing.T) {
 			t.Fatalf("%d bytes, %v", len(got), r.got)
 		}
 	}
-	r.eventually("the next request is awaited", func() bool { return r.host.waits() == WaitRequest })
+	servertest.Eventually(r, "the next request is awaited", func() bool { return r.host.waits() == WaitRequest })
 }
 
 // A read that fills the buffer of a quiet connection to the last byte has no rest.
@@ -77,7 +79,7 @@ func TestBlocksInParts(t *testing.T) {
 			StreamID: id, BlockFragment: block[:2], EndStream: true, PadLength: 7,
 			Priority: http2.PriorityParam{StreamDep: 0, Weight: 9},
 		}))
-		r.eventually("the rest is awaited", func() bool { return r.host.waits() == WaitFrame })
+		servertest.Eventually(r, "the rest is awaited", func() bool { return r.host.waits() == WaitFrame })
 		r.must(r.fr.WriteContinuation(id, false, nil))
 		r.must(r.fr.WriteContinuation(id, true, block[2:]))
 		if got := r.answer(id); got != path[1:] {

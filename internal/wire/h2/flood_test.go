@@ -8,6 +8,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"millrace/internal/process/servertest"
 )
 
 // Why a client was cut off is known afterwards, whoever found out.
@@ -137,7 +139,7 @@ func TestLateFramesOnRefusedStreams(t *testing.T) {
 	r.ask(next, "/hot")
 	for r.next().Header().StreamID != next {
 	}
-	r.eventually("there is room", func() bool {
+	servertest.Eventually(r, "there is room", func() bool {
 		next += 2
 		r.ask(next, "/cold")
 		for {

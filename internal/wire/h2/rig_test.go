@@ -329,15 +329,6 @@ func (r *rig) gone() *http2.GoAwayFrame {
 	}
 }
 
-func (r *rig) eventually(what string, ok func() bool) {
-	r.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			r.Fatalf("in vain waited until %s", what)
-		}
-	}
-}
-
 // pages answers everything that is not hot.
 func pages() http.Handler {
 	mux := http.NewServeMux()

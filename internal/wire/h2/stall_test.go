@@ -8,6 +8,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"millrace/internal/process/servertest"
 	"millrace/internal/wire/stall"
 )
 
@@ -37,7 +38,7 @@ func TestStalledStream(t *testing.T) {
 	r.ask(3, "/hang") // never begins
 	r.data(1, 100)
 	inner := r.conn.inner.Load()
-	r.eventually("the window is used up", func() bool {
+	servertest.Eventually(r, "the window is used up", func() bool {
 		inner.mu.Lock()
 		defer inner.mu.Unlock()
 		return inner.open[1].window == 0 && inner.open[1].progressAt > 0
@@ -80,16 +81,16 @@ func TestStalledConnection(t *testing.T) {
 	r := start(t, pages(), http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
 	r.ask(1, "/big")
 	r.data(1, defaultWindow)
-	r.eventually("the window is used up", func() bool { return r.conn.window.left() == 0 })
+	servertest.Eventually(r, "the window is used up", func() bool { return r.conn.window.left() == 0 })
 	if r.conn.Expire(time.Now().Add(-time.Hour)) || r.conn.Reason() != None {
 		t.Error("over too early")
 	}
-	r.eventually("it is over", func() bool { return r.conn.Expire(time.Now()) })
+	servertest.Eventually(r, "it is over", func() bool { return r.conn.Expire(time.Now()) })
 	if r.conn.Reason() != Stalled {
 		t.Errorf("blamed for %d", r.conn.Reason())
 	}
 	r.must(r.fr.WriteWindowUpdate(0, 1000))
-	r.eventually("it goes on", func() bool { return !r.conn.Expire(time.Now().Add(-time.Hour)) })
+	servertest.Eventually(r, "it goes on", func() bool { return !r.conn.Expire(time.Now().Add(-time.Hour)) })
 }
 
 // What is inserted never stands within another frame.
@@ -122,7 +123,7 @@ func TestConversationsDoNotWait(t *testing.T) {
 		}
 		r.must(r.fr.WriteHeaders(http2.HeadersFrameParam{StreamID: uint32(2*i + 1), BlockFragment: r.b.Bytes(), EndHeaders: true}))
 	}
-	r.eventually("both are open", func() bool { return r.conn.Streams(time.Now(), false).Open == 2 })
+	servertest.Eventually(r, "both are open", func() bool { return r.conn.Streams(time.Now(), false).Open == 2 })
 	if n := r.conn.Streams(time.Now().Add(2*stall.StalledAfter), false).Waiting; n != 1 {
 		t.Errorf("%d wait", n)
 	}

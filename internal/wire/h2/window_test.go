@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"millrace/internal/process/servertest"
 )
 
 func field(name, value string) hpack.HeaderField { return hpack.HeaderField{Name: name, Value: value} }
@@ -103,7 +105,7 @@ func TestShutdown(t *testing.T) {
 		_, _ = w.Write(b)
 	}))
 	r.must(r.fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: r.fields("/x"), EndHeaders: true}))
-	r.eventually("the stream is open", func() bool { return r.host.waits() == WaitNothing })
+	servertest.Eventually(r, "the stream is open", func() bool { return r.host.waits() == WaitNothing })
 	r.conn.Shutdown()
 	r.conn.Shutdown()
 	if f := r.gone(); f.LastStreamID != 1 || f.ErrCode != http2.ErrCodeNo {
@@ -125,7 +127,7 @@ func TestShutdown(t *testing.T) {
 	if got := r.answer(1); got != "late" {
 		t.Fatal(got)
 	}
-	r.eventually("nothing is awaited but a request", func() bool { return r.host.waits() == WaitRequest })
+	servertest.Eventually(r, "nothing is awaited but a request", func() bool { return r.host.waits() == WaitRequest })
 }
 
 // SETTINGS are the first frame, even when the drain was faster.
