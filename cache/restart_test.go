@@ -16,6 +16,7 @@ import (
 
 	"millrace/cache/purge"
 	"millrace/cache/tier"
+	"millrace/internal/process/servertest"
 	"millrace/store"
 	"millrace/store/memory"
 )
@@ -223,16 +224,14 @@ func TestShared(t *testing.T) {
 	}
 	// The greetings of both, and ours. One that b had not heard yet would have b
 	// validate what a stored after it.
-	for heard := 0; heard < 3; time.Sleep(time.Millisecond) {
+	servertest.Eventually(t, "three greetings", func() bool {
 		order.Lock()
-		heard = published
-		order.Unlock()
-	}
+		defer order.Unlock()
+		return published >= 3
+	})
 	a, b := machines[0], machines[1]
 	stored := func(n int64) {
-		for deadline := time.Now().Add(5 * time.Second); common.Stats().Objects < n && time.Now().Before(deadline); {
-			time.Sleep(time.Millisecond)
-		}
+		servertest.Eventually(t, "the answer is stored", func() bool { return common.Stats().Objects >= n })
 	}
 	ask(a, "GET", "http://a.example/")
 	stored(1)

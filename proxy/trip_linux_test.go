@@ -10,9 +10,9 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"millrace/internal/lane"
+	"millrace/internal/process/servertest"
 	"millrace/internal/upstream"
 	"millrace/internal/wire/lean"
 )
@@ -106,16 +106,20 @@ func TestTripDoubted(t *testing.T) {
 	closed := conns[local.(*syscall.SockaddrInet4).Port]
 	mu.Unlock()
 	_ = closed.Close()
-	time.Sleep(20 * time.Millisecond) // its end arrives
+	servertest.Eventually(t, "its end arrives", func() bool {
+		n, _, err := syscall.Recvfrom(fd, make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		return n == 0 && err == nil
+	})
 	doubted := 0
 	r := httptest.NewRequest(http.MethodGet, "http://a/x", nil)
 	if !trip.Ask(r, nil, func() { doubted++ }) {
 		t.Fatal("the request was not sent on the other connection")
 	}
 	buf, taken := make([]byte, 64<<10), lane.Incomplete
-	for wait := time.Now().Add(10 * time.Second); taken == lane.Incomplete && time.Now().Before(wait); time.Sleep(time.Millisecond) {
+	servertest.Eventually(t, "the answer is there", func() bool {
 		_, _, taken = trip.Answer(buf)
-	}
+		return taken != lane.Incomplete
+	})
 	if taken != lane.Complete {
 		t.Fatalf("the answer is %v", taken)
 	}

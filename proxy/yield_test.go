@@ -118,12 +118,7 @@ func TestStuckReadersHoldNoPlace(t *testing.T) {
 	time.Sleep(10 * time.Millisecond) // the header comes by itself
 	close(rest)
 	running := func() int { return pool.Servers()[0].Running }
-	for deadline := time.Now().Add(5 * time.Second); running() > 0 && time.Now().Before(deadline); {
-		time.Sleep(time.Millisecond)
-	}
-	if running() > 0 {
-		t.Error("a client that takes nothing has a place")
-	}
+	servertest.Eventually(t, "a client that takes nothing has no place", func() bool { return running() == 0 })
 	close(release)
 	if <-served; w.Body.String() != "short" {
 		t.Errorf("%q", w.Body)
@@ -149,12 +144,7 @@ func TestStuckReadersCount(t *testing.T) {
 		h.sendTo(w, back.URL)
 	}()
 	used := func() int64 { n, _ := room.Used(); return n }
-	for deadline := time.Now().Add(5 * time.Second); used() < pieces*piece && time.Now().Before(deadline); {
-		time.Sleep(time.Millisecond)
-	}
-	if used() != pieces*piece {
-		t.Errorf("%d bytes are held, %d count", pieces*piece, used())
-	}
+	servertest.Eventually(t, "all bytes that are held count", func() bool { return used() == pieces*piece })
 	if n, err := io.Copy(io.Discard, r); n != pieces*piece || err != nil {
 		t.Error(n, err)
 	}

@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"millrace/internal/observe/accesslog"
+	"millrace/internal/process/servertest"
 )
 
 // TestClientBehindProxy: the log has the client that a trusted proxy names, from
@@ -65,7 +65,7 @@ func TestClientBehindProxy(t *testing.T) {
 				}
 			}
 			var got []string
-			for begun := time.Now(); time.Since(begun) < 5*time.Second && len(got) < len(want); time.Sleep(20 * time.Millisecond) {
+			servertest.Eventually(t, "all lines", func() bool {
 				got = nil
 				lines, err := os.ReadFile(log)
 				if err != nil {
@@ -75,7 +75,8 @@ func TestClientBehindProxy(t *testing.T) {
 					client, _, _ := strings.Cut(line, " ")
 					got = append(got, client)
 				}
-			}
+				return len(got) >= len(want)
+			})
 			slices.Sort(got)
 			slices.Sort(want)
 			if !slices.Equal(got, want) {

@@ -57,15 +57,10 @@ func TestDictionariesOfFiles(t *testing.T) {
 		for _, accept := range []string{"dcb", "dcz", both} {
 			var res *http.Response
 			var body string
-			for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			servertest.Eventually(w, accept+": it is compressed with the dictionary", func() bool {
 				res, body = w.ask("GET", "/sub/assets/app-2.js", "", append(has, "Accept-Encoding", accept)...)
-				if strings.HasPrefix(res.Header.Get("Content-Encoding"), "dc") {
-					break
-				}
-				if time.Now().After(deadline) {
-					w.Fatalf("%s: it is never compressed with the dictionary: %v", accept, res.Header)
-				}
-			}
+				return strings.HasPrefix(res.Header.Get("Content-Encoding"), "dc")
+			})
 			coding := res.Header.Get("Content-Encoding")
 			if accept != both && coding != accept || len(body) > 400 {
 				w.Errorf("%s: %d bytes of %s", accept, len(body), coding)
@@ -151,15 +146,11 @@ func TestDictionariesOfAnswers(t *testing.T) {
 		for _, accept := range []string{"dcb", "dcz"} {
 			var res *http.Response
 			var body string
-			for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			servertest.Eventually(w, accept+": it is compressed with the dictionary", func() bool {
 				w.ask("GET", "/api/items?page=1", "")
-				if res, body = w.ask("GET", "/api/items?page=2", "", append(has, "Accept-Encoding", accept)...); res.Header.Get("Content-Encoding") == accept {
-					break
-				}
-				if time.Now().After(deadline) {
-					w.Fatalf("%s: it is never compressed with the dictionary: %v", accept, res.Header)
-				}
-			}
+				res, body = w.ask("GET", "/api/items?page=2", "", append(has, "Accept-Encoding", accept)...)
+				return res.Header.Get("Content-Encoding") == accept
+			})
 			if got := res.Header; len(body) > 200 || !strings.Contains(strings.Join(got["Vary"], ", "), "Accept-Encoding, Available-Dictionary") ||
 				got.Get("Use-As-Dictionary") != `match="/api/items*"` || got.Get("Etag") != `W/"page=2"` {
 				w.Errorf("%s: %d bytes, %v", accept, len(body), got)

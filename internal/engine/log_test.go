@@ -6,24 +6,21 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"millrace/internal/config"
 	"millrace/internal/observe/accesslog"
+	"millrace/internal/process/servertest"
 )
 
 // logged waits until the log has a text, and returns all of it.
 func logged(t *testing.T, path, text string) string {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		b, err := os.ReadFile(path)
-		if err == nil && strings.Contains(string(b), text) {
-			return string(b)
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the log never says %q: %v\n%s", text, err, b)
-		}
-	}
+	var b []byte
+	servertest.Eventually(t, fmt.Sprintf("the log says %q", text), func() bool {
+		b, _ = os.ReadFile(path) // it may not be there yet
+		return strings.Contains(string(b), text)
+	})
+	return string(b)
 }
 
 // What is not to be logged is not, whoever answers: hot answers, 304 and large files

@@ -17,7 +17,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	spans "go.opentelemetry.io/proto/otlp/trace/v1"
@@ -25,6 +24,7 @@ import (
 
 	"millrace/internal/observe/accesslog"
 	"millrace/internal/observe/trace"
+	"millrace/internal/process/servertest"
 )
 
 // spanStore is a collector.
@@ -63,22 +63,19 @@ func newSpanStore(t *testing.T) *spanStore {
 // trace waits until n spans of a trace have come.
 func (s *spanStore) trace(t *testing.T, id string, n int) map[string]*spans.Span {
 	t.Helper()
-	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		found := map[string]*spans.Span{}
+	var found map[string]*spans.Span
+	servertest.Eventually(t, fmt.Sprintf("%d spans of trace %s", n, id), func() bool {
+		found = map[string]*spans.Span{}
 		s.mu.Lock()
+		defer s.mu.Unlock()
 		for _, sp := range s.all {
 			if trace.ID(sp.GetTraceId()).String() == id {
 				found[sp.GetName()] = sp
 			}
 		}
-		s.mu.Unlock()
-		if len(found) >= n {
-			return found
-		}
-		if time.Since(began) > 20*time.Second {
-			t.Fatalf("%d spans of trace %s have come: %v", len(found), id, found)
-		}
-	}
+		return len(found) >= n
+	})
+	return found
 }
 
 const theirs = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -154,7 +151,7 @@ func checkSpans(t *testing.T, store *spanStore, told []trace.Context) {
 // hasID waits for a line with an id.
 func hasID(t *testing.T, path, id string) {
 	t.Helper()
-	for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(20 * time.Millisecond) {
+	servertest.Eventually(t, "a line with the id "+id, func() bool {
 		b, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -164,11 +161,11 @@ func hasID(t *testing.T, path, id string) {
 				ID string `json:"request_id"`
 			}
 			if json.Unmarshal([]byte(line), &l) == nil && l.ID == id {
-				return
+				return true
 			}
 		}
-	}
-	t.Errorf("no line has the id %q", id)
+		return false
+	})
 }
 
 // TestRequestIDOnHotAnswers: finished answers are the same for all, so they have no

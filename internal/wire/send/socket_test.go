@@ -161,14 +161,14 @@ func TestSocketWrites(t *testing.T) {
 			want := append(bytes.Clone(c.head), c.body...)
 			got := make([]byte, len(want))
 			done := make(chan error, 1)
+			before := stalls.Load()
 			go func() {
-				if len(want) > len(big) {
-					time.Sleep(10 * time.Millisecond) // let the writer stall
+				for end := time.Now().Add(20 * time.Second); len(want) > len(big) && stalls.Load() == before && time.Now().Before(end); {
+					time.Sleep(time.Millisecond) // until the writer stalls
 				}
 				_, err := io.ReadFull(peer, got)
 				done <- err
 			}()
-			before := stalls.Load()
 			if n, err := s.Write(c.head, c.body); n != int64(len(want)) || err != nil {
 				t.Fatalf("%d and %d bytes: %d, %v", len(c.head), len(c.body), n, err)
 			}
