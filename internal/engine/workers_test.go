@@ -84,9 +84,9 @@ sites:
 `
 	amend := func(cfg *config.Config) { // each server has applications of its own: idle connections hold a worker, too
 		routes := cfg.Sites[0].Routes
-		to := []string{tired(t, 1, false, 10*time.Millisecond)}
+		to := []string{tired(t, 1, false, 5*time.Millisecond)}
 		routes["/plain"].Proxy.To, routes["/cached"].Cache.To = to, to
-		routes["/secure"].Proxy.To = []string{tired(t, 1, true, 10*time.Millisecond)}
+		routes["/secure"].Proxy.To = []string{tired(t, 1, true, 5*time.Millisecond)}
 	}
 	everyWayWith(t, sites, amend, func(w *way) {
 		var all sync.WaitGroup
