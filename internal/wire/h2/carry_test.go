@@ -151,7 +151,7 @@ func TestCarryWindow(t *testing.T) {
 	r.reply(5, okBlock, "nobody wants it")
 	r.reply(1, okBlock, strings.Repeat("a", 1000))
 	r.reply(3, okBlock, strings.Repeat("b", 1000))
-	r.eventually("900 bytes are held", func() bool { _, held := r.host.has(); return held == 900 })
+	servertest.Eventually(r, "900 bytes are held", func() bool { _, held := r.host.has(); return held == 900 })
 	got := 0
 	for got < 1100 {
 		if d, ok := r.next().(*http2.DataFrame); ok {
