@@ -1,6 +1,5 @@
 package picture
 
-import "cmp"
 import "encoding/binary"
 
 // Limited420 converts to 4:2:0 in limited range, what VP8 stores. The planes
@@ -209,6 +208,8 @@ func weigh(v, w uint64) (red, green, blue uint64) {
 		g += (c >> 8 & 255) * a
 		b += (c >> 16 & 255) * a
 	}
-	sum = cmp.Or(sum, 4)
+	if sum == 0 {
+		sum = 4
+	}
 	return uint64((4*r + sum/2) / sum), uint64((4*g + sum/2) / sum), uint64((4*b + sum/2) / sum)
 }

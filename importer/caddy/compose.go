@@ -168,7 +168,7 @@ func (t *site) writeRoute(key string, a *answer) {
 		built, err := a.build(key)
 		if err != nil {
 			t.im.Leave(a.line, err.Error())
-			built = draft.NotCarriedOver()
+			built = draft.NotImplemented()
 		}
 		node = built
 	}

@@ -292,7 +292,7 @@ func (t *site) terminal(d *draft.Directive, sc *scope, alts []conds, args []stri
 		}
 		if err != nil {
 			t.im.Leave(d, err.Error())
-			a.build, a.action, a.guard = nil, draft.NotCarriedOver(), true
+			a.build, a.action, a.guard = nil, draft.NotImplemented(), true
 		} else {
 			t.im.Used(d)
 		}

@@ -27,8 +27,8 @@ func Denied(status int) *Node {
 	return Map().Set("deny", deny).Flow()
 }
 
-// NotCarriedOver answers for what was not translated.
-func NotCarriedOver() *Node {
+// NotImplemented answers for what was not translated.
+func NotImplemented() *Node {
 	return Map().Set("respond", Map().Set("status", Number(501)).Set("text", Text("not carried over")).Flow()).Flow()
 }
 

@@ -55,7 +55,7 @@ func (t *site) location(l *location) {
 	if l.moved != nil && (access != nil || t.keepsOut(l)) {
 		t.im.leave(l.moved, "the location answers for the path that this makes, with what it asks of clients: write a route that rewrites it (docs/routes.md)")
 		l.rules = slices.DeleteFunc(l.rules, func(r ruleDraft) bool { return r.node.Get("rewrite") != nil })
-		t.answers(l, draft.NotCarriedOver())
+		t.answers(l, draft.NotImplemented())
 		t.leaveWhole(l)
 		return
 	}
@@ -77,7 +77,7 @@ func (t *site) location(l *location) {
 	case l.node != nil: // it is a route already
 		t.guard(l, l.node, access)
 	case !l.whole: // another location, maybe a more open one, must not answer instead
-		t.answers(l, draft.NotCarriedOver())
+		t.answers(l, draft.NotImplemented())
 		t.leaveWhole(l)
 	}
 }

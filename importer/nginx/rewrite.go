@@ -269,7 +269,7 @@ func (t *site) rewrite(d *nginxconf.Directive, l *location, when *draft.Node) {
 	}
 	if stays && !t.answersAlike(l, target) {
 		t.im.leave(d, "its location answers for the path that this makes, and here another one would: it answers 501 until you have written it as a route and a rule")
-		draft.NotCarriedOver().CopyTo(n)
+		draft.NotImplemented().CopyTo(n)
 	} else if err := t.target(n, target, expr, flag == "permanent", redirects); err != nil {
 		t.im.leave(d, fmt.Sprintf("write it as a rule: %v", err))
 		return
