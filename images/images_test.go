@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"millrace/images/codec"
@@ -193,19 +194,20 @@ func TestSlowFormatComesLater(t *testing.T) {
 }
 
 func TestMoreEffortWhenIdle(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, Options{Formats: []string{"webp"}}, newFake(bothTools))
-	r.write("a.jpg", photo(t, 64, 48, 1), time.Hour)
-	before := r.get("/a.jpg", takesWebP)
-	if counted(&r.meters.Converted, "webp tools") != 1 {
-		t.Fatal("not converted")
-	}
-	servertest.Eventually(r.t, "the smaller one", func() bool {
-		return r.get("/a.jpg", takesWebP).ContentLength < before.ContentLength
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{Formats: []string{"webp"}}, newFake(bothTools))
+		r.write("a.jpg", photo(t, 64, 48, 1), time.Hour)
+		before := r.get("/a.jpg", takesWebP)
+		if counted(&r.meters.Converted, "webp tools") != 1 {
+			t.Fatal("not converted")
+		}
+		servertest.Eventually(r.t, "the smaller one", func() bool {
+			return r.get("/a.jpg", takesWebP).ContentLength < before.ContentLength
+		})
+		if after := r.get("/a.jpg", takesWebP); after.Header.Get("Etag") == before.Header.Get("Etag") {
+			t.Error("other bytes under the same entity tag")
+		}
 	})
-	if after := r.get("/a.jpg", takesWebP); after.Header.Get("Etag") == before.Header.Get("Etag") {
-		t.Error("other bytes under the same entity tag")
-	}
 }
 
 func TestOriginalChanges(t *testing.T) {

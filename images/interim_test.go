@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"millrace/images/codec"
@@ -102,13 +103,14 @@ func TestTheOtherFormatIsOrderedAtOnce(t *testing.T) {
 }
 
 func TestMoreEffortNeedsNoVisitor(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, Options{Formats: []string{"webp"}}, newFake(bothTools))
-	r.write("a.jpg", photo(t, 64, 48, 1), time.Hour)
-	before := r.get("/a.jpg", takesWebP)
-	servertest.Eventually(r.t, "the smaller one", func() bool { return counted(&r.meters.Converted, "webp tools") == 2 })
-	servertest.Eventually(r.t, "its answer", func() bool {
-		return r.get("/a.jpg", takesWebP).Header.Get("Etag") != before.Header.Get("Etag")
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{Formats: []string{"webp"}}, newFake(bothTools))
+		r.write("a.jpg", photo(t, 64, 48, 1), time.Hour)
+		before := r.get("/a.jpg", takesWebP)
+		servertest.Eventually(r.t, "the smaller one", func() bool { return counted(&r.meters.Converted, "webp tools") == 2 })
+		servertest.Eventually(r.t, "its answer", func() bool {
+			return r.get("/a.jpg", takesWebP).Header.Get("Etag") != before.Header.Get("Etag")
+		})
 	})
 }
 
@@ -128,41 +130,43 @@ func TestNothingIsReadForWhatIsThere(t *testing.T) {
 }
 
 func TestUnreadableIsReadLater(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, Options{NoBest: true, Formats: []string{"webp"}}, newFake(bothTools))
-	r.write("a.jpg", photo(t, 64, 48, 1), time.Hour)
-	r.files.unreadable.Store(true)
-	if res := r.get("/a.jpg", takesWebP); status(res) != "original; reason=unreadable" || res.Header.Get("Cache-Control") != "max-age=5" {
-		t.Errorf("%q %q", status(res), res.Header.Get("Cache-Control"))
-	}
-	r.files.unreadable.Store(false)
-	servertest.Eventually(r.t, "the variant", func() bool { return status(r.get("/a.jpg", takesWebP)) == "webp" })
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{NoBest: true, Formats: []string{"webp"}}, newFake(bothTools))
+		r.write("a.jpg", photo(t, 64, 48, 1), time.Hour)
+		r.files.unreadable.Store(true)
+		if res := r.get("/a.jpg", takesWebP); status(res) != "original; reason=unreadable" || res.Header.Get("Cache-Control") != "max-age=5" {
+			t.Errorf("%q %q", status(res), res.Header.Get("Cache-Control"))
+		}
+		r.files.unreadable.Store(false)
+		servertest.Eventually(r.t, "the variant", func() bool { return status(r.get("/a.jpg", takesWebP)) == "webp" })
+	})
 }
 
 // What the queue gave up, or never took, is ordered again.
 func TestFullQueue(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, Options{NoBest: true, Wait: -1, Queue: 1, Formats: []string{"webp"}}, newFake(bothTools))
-	r.converter.gate = make(chan struct{})
-	const pictures = 8
-	for i := range pictures {
-		r.write(fmt.Sprintf("%d.jpg", i), photo(t, 64, 48, i), time.Hour)
-		if res := r.get(fmt.Sprintf("/%d.jpg", i), takesWebP); res.StatusCode != 200 || res.Header.Get("Cache-Control") != "max-age=5" {
-			t.Errorf("%d: %d %q", i, res.StatusCode, status(res))
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{NoBest: true, Wait: -1, Queue: 1, Formats: []string{"webp"}}, newFake(bothTools))
+		r.converter.gate = make(chan struct{})
+		const pictures = 8
+		for i := range pictures {
+			r.write(fmt.Sprintf("%d.jpg", i), photo(t, 64, 48, i), time.Hour)
+			if res := r.get(fmt.Sprintf("/%d.jpg", i), takesWebP); res.StatusCode != 200 || res.Header.Get("Cache-Control") != "max-age=5" {
+				t.Errorf("%d: %d %q", i, res.StatusCode, status(res))
+			}
 		}
-	}
-	if n := r.meters.Shed.Load(); n == 0 {
-		t.Fatal("nothing was shed")
-	}
-	shed := r.meters.Shed.Load()
-	r.get(fmt.Sprintf("/%d.jpg", pictures-1), takesWebP)
-	if r.meters.Shed.Load() != shed {
-		t.Error("a full queue is asked again at once")
-	}
-	close(r.converter.gate)
-	for i := range pictures {
-		servertest.Eventually(r.t, "each of them", func() bool { return status(r.get(fmt.Sprintf("/%d.jpg", i), takesWebP)) == "webp" })
-	}
+		if n := r.meters.Shed.Load(); n == 0 {
+			t.Fatal("nothing was shed")
+		}
+		shed := r.meters.Shed.Load()
+		r.get(fmt.Sprintf("/%d.jpg", pictures-1), takesWebP)
+		if r.meters.Shed.Load() != shed {
+			t.Error("a full queue is asked again at once")
+		}
+		close(r.converter.gate)
+		for i := range pictures {
+			servertest.Eventually(r.t, "each of them", func() bool { return status(r.get(fmt.Sprintf("/%d.jpg", i), takesWebP)) == "webp" })
+		}
+	})
 }
 
 func TestManySizes(t *testing.T) {
