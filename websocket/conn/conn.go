@@ -23,6 +23,7 @@ package conn
 
 import (
 	"cmp"
+
 	"millrace/websocket/frame"
 )
 
