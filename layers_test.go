@@ -140,6 +140,15 @@ var thirdParty = map[string][]string{
 	"websocket/conn":            {"golang.org/x/sys"},
 	"websocket/frame":           {"github.com/klauspost/compress"},
 
+	// What reads the command line.
+	"cmd/millrace":                    {"github.com/alecthomas/kong"},
+	"cmd/millrace/internal/cli":       {"github.com/alecthomas/kong"},
+	"cmd/millrace/internal/cachecmd":  {"github.com/alecthomas/kong"},
+	"cmd/millrace/internal/imagescmd": {"github.com/alecthomas/kong"},
+	"cmd/millrace/internal/packcmd":   {"github.com/alecthomas/kong"},
+	"cmd/millrace/internal/servecmd":  {"github.com/alecthomas/kong"},
+	"cmd/millrace/internal/wscmd":     {"github.com/alecthomas/kong"},
+
 	"cmd/millrace/internal/opscmd": {"charm.land/bubbletea/v2", "charm.land/lipgloss/v2", "github.com/charmbracelet/x/ansi"},
 	"internal/wire/compress": {
 		"github.com/andybalholm/brotli",

@@ -38,6 +38,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/alecthomas/kong"
+
 	"millrace/cmd/millrace/internal/cachecmd"
 	"millrace/cmd/millrace/internal/cli"
 	"millrace/cmd/millrace/internal/explaincmd"
@@ -140,12 +142,12 @@ func act(structs any, name string, args []string, j job) int {
 		j.Print("millrace: %v\n", err) // a mistake in the tags: every test would see it
 		return cli.ExitFailure
 	}
-	verb, alone, err := model.Parse(args)
-	if err == nil && alone == nil && servecmd.Serves(verb) {
+	ctx, alone, err := cli.Parse(model, args)
+	if err == nil && alone == nil && servecmd.Serves(ctx) {
 		stderr := cli.NewBufferedStderr(j.Err)
 		defer stderr.Close()
 		j.Err = stderr
-		j.Format(servecmd.TypedLogFormat(verb))
+		j.Format(servecmd.TypedLogFormat(cli.Settings(ctx)))
 	} else {
 		j.taken.Release()
 	}
@@ -153,41 +155,46 @@ func act(structs any, name string, args []string, j job) int {
 	case err != nil:
 		err = cli.CommandUsage(err, map[string]cli.Unexpected{"ws": wscmd.Unexpected})
 	case alone == nil:
-		err = j.runner(verb)()
+		err = j.runner(cli.Selected(ctx), ctx, model)()
 	case alone.Name == "version":
 		err = (&cli.VersionCommand{}).Run(j.Streams)
 	default:
-		_, err = io.WriteString(j.Out, cli.Page(verb, j.examples))
+		_, err = io.WriteString(j.Out, cli.Page(cli.Selected(ctx), j.examples))
 	}
 	return j.Explain(err)
 }
 
 // runner calls a verb's Run with what it takes; it is nil when there is no such
-// case, which TestVerbsRun would see.
-func (j job) runner(verb *cli.Node) func() error {
-	switch v := verb.Target.(type) {
+// case, which TestVerbsRun would see. Kong's own would keep the model of the command
+// line, half a megabyte, for as long as a server runs.
+func (j job) runner(verb *kong.Node, ctx *kong.Context, model *kong.Kong) func() error {
+	switch v := verb.Target.Addr().Interface().(type) {
 	case interface{ Run(s cli.Streams) error }:
 		return func() error { return v.Run(j.Streams) }
 	case interface {
-		Run(verb *cli.Node, s cli.Streams) error
+		Run(ctx *kong.Context, s cli.Streams) error
 	}:
-		return func() error { return v.Run(verb, j.Streams) }
+		return func() error { return v.Run(ctx, j.Streams) }
 	case interface {
-		Run(verb *cli.Node, s cli.Streams, of cli.Examples) error
+		Run(k *kong.Kong, s cli.Streams) error
 	}:
-		return func() error { return v.Run(verb, j.Streams, j.examples) }
+		return func() error { return v.Run(model, j.Streams) }
 	case interface {
-		Run(verb *cli.Node, s cli.Streams, taken *servecmd.Signals) error
+		Run(k *kong.Kong, s cli.Streams, of cli.Examples) error
 	}:
-		return func() error { return v.Run(verb, j.Streams, j.taken) }
+		return func() error { return v.Run(model, j.Streams, j.examples) }
+	case interface {
+		Run(ctx *kong.Context, s cli.Streams, taken *servecmd.Signals) error
+	}:
+		return func() error { return v.Run(ctx, j.Streams, j.taken) }
 	case interface {
 		Run(s cli.Streams, site *packfile.Site) error
 	}:
 		return func() error { return v.Run(j.Streams, j.site) }
 	case interface {
-		Run(verb *cli.Node, s cli.Streams, taken *servecmd.Signals, site *packfile.Site) error
+		Run(ctx *kong.Context, s cli.Streams, taken *servecmd.Signals, site *packfile.Site) error
 	}:
-		return func() error { return v.Run(verb, j.Streams, j.taken, j.site) }
+		return func() error { return v.Run(ctx, j.Streams, j.taken, j.site) }
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/alecthomas/kong"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
@@ -23,17 +24,16 @@ import (
 var update = flag.Bool("update", false, "rewrite the manual page, the example and the scripts' expectations")
 
 // parse reads a command line of a verb, and returns what its flags set.
-func parse(t *testing.T, verb string, args ...string) (*cli.Node, []config.Setting) {
+func parse(t *testing.T, verb string, args ...string) (*kong.Node, []config.Setting) {
 	t.Helper()
-	model := modelOf(t, new(program))
-	parsed, _, err := model.Parse(append(strings.Fields(verb), args...))
+	ctx, _, err := cli.Parse(modelOf(t, new(program)), append(strings.Fields(verb), args...))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return parsed, cli.Settings(parsed)
+	return cli.Selected(ctx), cli.Settings(ctx)
 }
 
-func modelOf(t *testing.T, structs any) *cli.Node {
+func modelOf(t *testing.T, structs any) *kong.Kong {
 	t.Helper()
 	model, err := cli.New("millrace", about, structs)
 	if err != nil {
@@ -46,20 +46,18 @@ func modelOf(t *testing.T, structs any) *cli.Node {
 // for each flag and argument.
 func TestVerbsRun(t *testing.T) {
 	for _, structs := range []any{new(program), new(packcmd.Program)} {
-		for _, verb := range modelOf(t, structs).Leaves() {
-			if (job{}).runner(verb) == nil {
-				t.Errorf("%T has no Run of those that main knows", verb.Target)
+		model := modelOf(t, structs)
+		for _, verb := range model.Model.Leaves(false) {
+			if (job{}).runner(verb, nil, model) == nil {
+				t.Errorf("%s has no Run of those that main knows", verb.Path())
 			}
 			texts := map[string]string{"itself": verb.Help}
-			for _, f := range verb.AllFlags() {
-				texts[f.String()] = f.Help
-			}
-			for _, a := range verb.Args {
-				texts[a.String()] = a.Help
+			for _, v := range verb.Values() {
+				texts[v.ShortSummary()] = v.Help
 			}
 			for what, help := range texts {
 				if help == "" || strings.Contains(help, "${") {
-					t.Errorf("%s: the help of %s is %q", verb.Words(), what, help)
+					t.Errorf("%s: the help of %s is %q", verb.Path(), what, help)
 				}
 			}
 		}
@@ -112,8 +110,8 @@ func TestEveryFlagHasThreeForms(t *testing.T) {
 			} else {
 				env = prefix + env
 			}
-			if f.Env != env {
-				t.Errorf("%s --%s has the variable %q, want %s", verb, f.Name, f.Env, env)
+			if has := f.Tag.Get("env"); has != env {
+				t.Errorf("%s --%s has the variable %q, want %s", verb, f.Name, has, env)
 				continue
 			}
 			if strings.HasPrefix(f.Name, "config") {
@@ -219,7 +217,7 @@ func sameInFile(t *testing.T, key, value string) {
 
 // TestManual holds docs/man/millrace.1 against the program.
 func TestManual(t *testing.T) {
-	golden(t, filepath.Join("..", "..", "docs", "man", "millrace.1"), cli.Manual(modelOf(t, new(program)), examples()))
+	golden(t, filepath.Join("..", "..", "docs", "man", "millrace.1"), cli.Manual(modelOf(t, new(program)).Model.Node, examples()))
 }
 
 // TestExample: the example is what init writes in that folder, and it works.

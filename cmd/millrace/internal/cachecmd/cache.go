@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/alecthomas/kong"
+
 	"millrace/cache"
 	"millrace/cmd/millrace/internal/cli"
 	"millrace/cmd/millrace/internal/servecmd"
@@ -58,16 +60,16 @@ func (p *Preset) UnmarshalText(text []byte) error {
 }
 
 // Run serves until a signal ends it.
-func (c *Serve) Run(verb *cli.Node, s cli.Streams, taken *servecmd.Signals) error {
-	what, err := c.source(verb.Parent)
+func (c *Serve) Run(ctx *kong.Context, s cli.Streams, taken *servecmd.Signals) error {
+	what, err := c.source(cli.Selected(ctx).Parent)
 	if err != nil {
 		return err
 	}
-	return what.Serve(verb, s, taken)
+	return what.Serve(cli.Settings(ctx), s, taken)
 }
 
 // source decides what the cache is in front of. group has the other verbs.
-func (c *Serve) source(group *cli.Node) (servecmd.Source, error) {
+func (c *Serve) source(group *kong.Node) (servecmd.Source, error) {
 	switch {
 	case len(c.Upstream) > 0 && c.ConfigJSON != "":
 		return servecmd.Source{}, cli.Usage(
@@ -111,7 +113,7 @@ func published(file string) servecmd.Source {
 
 // notAnUpstream says what was meant by a word that is not an upstream: perhaps
 // another verb.
-func notAnUpstream(text string, err error, group *cli.Node) error {
+func notAnUpstream(text string, err error, group *kong.Node) error {
 	if other := cli.OtherVerb(text, group); other != nil {
 		return other
 	}

@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alecthomas/kong"
+	"github.com/google/go-cmp/cmp"
+
 	"millrace/cmd/millrace/internal/cli"
 )
 
@@ -30,14 +33,14 @@ type tool struct {
 	Serve struct {
 		common `embed:""`
 		Dir    string        `arg:"" optional:"" default:"." help:"What."`
-		Listen []string      `short:"l" env:"TOOL_LISTEN" placeholder:"ADDR" help:"Where."`
+		Listen []string      `short:"l" key:"listen" env:"TOOL_LISTEN" placeholder:"ADDR" help:"Where."`
 		Header []string      `short:"H" sep:"none" help:"One."`
 		NoLane bool          `short:"n" help:"Not."`
 		Jobs   int           `short:"j" default:"4" help:"How many."`
 		Limit  uint64        `help:"How much."`
 		Rate   float64       `help:"How fast."`
 		For    time.Duration `default:"10s" help:"How long."`
-		Kind   kind          `env:"TOOL_KIND" help:"Which."`
+		Kind   kind          `key:"kind" env:"TOOL_KIND" help:"Which."`
 		Kinds  []kind        `help:"Which."`
 		Sizes  []int         `help:"How large."`
 	} `cmd:"" help:"Serve."`
@@ -57,15 +60,23 @@ type tool struct {
 	Version bool `hidden:"" alone:"" help:"Which."`
 }
 
-func parse(t *testing.T, args string) (*tool, *cli.Node, *cli.Flag, error) {
+func parse(t *testing.T, args string) (*tool, *kong.Context, *kong.Flag, error) {
 	t.Helper()
 	target := new(tool)
 	model, err := cli.New("tool", "A tool.", target)
 	if err != nil {
 		t.Fatal(err)
 	}
-	verb, alone, err := model.Parse(strings.Fields(args))
-	return target, verb, alone, err
+	ctx, alone, err := cli.Parse(model, strings.Fields(args))
+	return target, ctx, alone, err
+}
+
+// words are the verb that a command line named.
+func words(ctx *kong.Context) string {
+	if ctx == nil {
+		return ""
+	}
+	return cli.Words(cli.Selected(ctx))
 }
 
 func TestParse(t *testing.T) {
@@ -81,9 +92,9 @@ func TestParse(t *testing.T) {
 		"serve --jobs=-1 -- --x":                                   "dir --x listen [] header [] lane false jobs -1 limit 0 rate 0 for 10s kind  kinds [] sizes []",
 		"serve -":                                                  "dir - listen [] header [] lane false jobs 4 limit 0 rate 0 for 10s kind  kinds [] sizes []",
 	} {
-		target, verb, alone, err := parse(t, args)
-		if err != nil || alone != nil || verb.Words() != "serve" {
-			t.Errorf("%s: %v, %v, %v", args, verb, alone, err)
+		target, ctx, alone, err := parse(t, args)
+		if err != nil || alone != nil || words(ctx) != "serve" {
+			t.Errorf("%s: %v, %v, %v", args, words(ctx), alone, err)
 			continue
 		}
 		s := target.Serve
@@ -106,9 +117,10 @@ func TestErrors(t *testing.T) {
 		"serve -z":                         `unknown flag -z`,
 		"serve -nz":                        `unknown flag -z`,
 		"serve --key x":                    `unknown flag --key`,
-		"serve --listen":                   `--listen needs a value: --listen=ADDR,...`,
-		"serve -l --no-lane":               `-l needs a value: --listen=ADDR,...; one that begins with a dash is written --listen=--no-lane`,
-		"serve --no-lane=maybe":            `--no-lane: "maybe" is neither true nor false`,
+		"serve --listen=":                  `--listen: a value is missing: --listen=ADDR,...`,
+		"serve --listen":                   `--listen: a value is missing: --listen=ADDR,...`,
+		"serve -l --no-lane":               `--listen: a value is missing: --listen=ADDR,...; one that begins with a dash is written --listen=--no-lane`,
+		"serve --no-lane=maybe":            `--no-lane: bool value must be true, 1, yes, false, 0 or no but got "maybe"`,
 		"serve --jobs x":                   `--jobs: "x" is not a whole number`,
 		"serve --jobs=9999999999999999999": `--jobs: "9999999999999999999" is not a whole number`,
 		"serve --limit=-1":                 `--limit: "-1" is not a whole number of 0 or more`,
@@ -118,7 +130,7 @@ func TestErrors(t *testing.T) {
 		"group --key x other on":           `--key is a flag of "tool group", not of "tool group other"`,
 		"group other on":                   `--out=FILE is missing`,
 		"group other -o x":                 `<how> is missing`,
-		"group other -o x maybe":           `<how>: "maybe" is not one of on, off`,
+		"group other -o x maybe":           `<how> must be one of "on","off" but got "maybe"`,
 		"group other -o x on off":          `unexpected argument "off"`,
 		"--":                               `"tool" needs one more word: serve, group, words`,
 	} {
@@ -133,9 +145,9 @@ func TestErrors(t *testing.T) {
 // TestDefault: the verb that runs when its group is named alone takes flags and
 // arguments right behind the group's name.
 func TestDefault(t *testing.T) {
-	for _, args := range []string{"group --key k a b", "group serve a --key k b", "group a b --key=k"} {
-		target, verb, _, err := parse(t, args)
-		if err != nil || verb.Words() != "group" || target.Group.Serve.Key != "k" || !slices.Equal(target.Group.Serve.To, []string{"a", "b"}) {
+	for _, args := range []string{"group --key k a b", "group serve a --key k b", "group a b --key=k", "group a --key k b", "group --key k a -- b"} {
+		target, ctx, _, err := parse(t, args)
+		if err != nil || words(ctx) != "group" || target.Group.Serve.Key != "k" || !slices.Equal(target.Group.Serve.To, []string{"a", "b"}) {
 			t.Errorf("%s: %v, %+v", args, err, target.Group)
 		}
 	}
@@ -148,8 +160,8 @@ func TestAlone(t *testing.T) {
 		"--help": "help ", "-h": "help ", "group --help": "help group", "group other -h": "help group other", "--help serve --bad": "help serve",
 		"words --help": "help words", "--version": "version ", "serve --version --jobs x": "version serve",
 	} {
-		_, verb, alone, err := parse(t, args)
-		if err != nil || alone == nil || alone.Name+" "+verb.Words() != want {
+		_, ctx, alone, err := parse(t, args)
+		if err != nil || alone == nil || alone.Name+" "+words(ctx) != want {
 			t.Errorf("%s: %v, %v", args, alone, err)
 		}
 	}
@@ -167,60 +179,20 @@ func TestEnvironment(t *testing.T) {
 	if _, _, _, err := parse(t, "serve"); err == nil || err.Error() != `--kind: "bad" is no kind (from TOOL_KIND="bad" in the environment)` {
 		t.Error(err)
 	}
-	target, verb, _, err := parse(t, "serve --kind good")
+	target, ctx, _, err := parse(t, "serve --kind good")
 	if err != nil || !slices.Equal(target.Serve.Listen, []string{"a", "b"}) {
 		t.Fatalf("%v, %v", err, target.Serve.Listen)
 	}
-	from := map[string]cli.From{}
-	for _, f := range verb.Flags {
-		from[f.Name] = f.From
+	from := map[string]string{}
+	for _, set := range cli.Settings(ctx) {
+		from[set.Key] = set.From
 	}
-	for name, want := range map[string]cli.From{"listen": cli.Environment, "kind": cli.Typed, "jobs": cli.Defaults, "admin": cli.Nowhere, "header": cli.Nowhere} {
-		if from[name] != want {
-			t.Errorf("%s comes from %d, want %d", name, from[name], want)
-		}
+	if diff := cmp.Diff(map[string]string{"listen": "TOOL_LISTEN", "kind": "--kind"}, from); diff != "" {
+		t.Error(diff)
 	}
 	target, _, _, err = parse(t, "serve --kind good -l c")
 	if err != nil || !slices.Equal(target.Serve.Listen, []string{"c"}) {
 		t.Errorf("%v, %v: the command line takes the place of the environment", err, target.Serve.Listen)
-	}
-}
-
-// TestMistakesInTags: what would make a command line ambiguous is no model.
-func TestMistakesInTags(t *testing.T) {
-	type flag struct {
-		A string `help:"A."`
-	}
-	for want, target := range map[string]any{
-		"two flags --a": &struct {
-			flag `embed:""`
-			B    string `name:"a"`
-		}{},
-		"two flags -h": &struct {
-			B string `short:"h"`
-		}{},
-		"what the argument b is": &struct {
-			A []string `arg:""`
-			B string   `arg:""`
-		}{},
-		"arguments and verbs": &struct {
-			A string   `arg:""`
-			B struct{} `cmd:""`
-		}{},
-		"second default": &struct {
-			A struct{} `cmd:"" default:"withargs"`
-			B struct{} `cmd:"" default:"withargs"`
-		}{},
-		"is not a whole number": &struct {
-			A int `default:"x"`
-		}{},
-		"no value can be made": &struct {
-			A complex128 `default:"x"`
-		}{},
-	} {
-		if _, err := cli.New("tool", "", target); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
-		}
 	}
 }
 
@@ -229,9 +201,9 @@ func FuzzParse(f *testing.F) {
 		f.Add(args)
 	}
 	f.Fuzz(func(t *testing.T, args string) {
-		_, verb, _, err := parse(t, args)
-		if (verb == nil) != (err != nil) {
-			t.Errorf("%q: the verb %v and the error %v", args, verb, err)
+		_, ctx, _, err := parse(t, args)
+		if (ctx == nil) != (err != nil) {
+			t.Errorf("%q: the context %v and the error %v", args, ctx, err)
 		}
 	})
 }

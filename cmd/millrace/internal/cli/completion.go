@@ -3,6 +3,8 @@ package cli
 import (
 	"fmt"
 	"strings"
+
+	"github.com/alecthomas/kong"
 )
 
 // Completion is `millrace completion`.
@@ -12,9 +14,9 @@ type Completion struct {
 
 // Run prints the script. It is made from the same model that parses the
 // command line, so it cannot know other verbs and flags.
-func (c *Completion) Run(verb *Node, s Streams) error {
-	script := map[string]func(*Node) string{"bash": bash, "zsh": zsh, "fish": fish}[c.Shell]
-	_, err := fmt.Fprint(s.Out, script(verb.Root()))
+func (c *Completion) Run(k *kong.Kong, s Streams) error {
+	script := map[string]func(*kong.Node) string{"bash": bash, "zsh": zsh, "fish": fish}[c.Shell]
+	_, err := fmt.Fprint(s.Out, script(k.Model.Node))
 	return err
 }
 
@@ -46,23 +48,23 @@ type option struct {
 }
 
 // verbsOf reads the model: all that can be run.
-func verbsOf(program *Node) []verb {
+func verbsOf(program *kong.Node) []verb {
 	var out []verb
-	for _, n := range program.Leaves() {
+	for _, n := range program.Leaves(true) {
 		out = append(out, verbOf(n))
 	}
 	return out
 }
 
 // groupsOf are the first words of verbs that have two.
-func groupsOf(program *Node) []group {
+func groupsOf(program *kong.Node) []group {
 	var out []group
 	for _, n := range program.Children {
 		if n.Leaf() {
 			continue
 		}
 		g := group{name: n.Name, help: n.Help}
-		for _, leaf := range n.Leaves() {
+		for _, leaf := range n.Leaves(true) {
 			if v := verbOf(leaf); v.name == g.name {
 				g.alone = &v
 			} else {
@@ -75,20 +77,18 @@ func groupsOf(program *Node) []group {
 }
 
 // verbOf reads one command.
-func verbOf(n *Node) verb {
-	v := verb{name: n.Words(), help: n.Help}
+func verbOf(n *kong.Node) verb {
+	v := verb{name: Words(n), help: n.Help}
 	if first, _, two := strings.Cut(v.name, " "); two {
 		v.group = first
 	}
-	for _, f := range n.AllFlags() {
-		if !f.Hidden {
-			v.flags = append(v.flags, flagOf(f))
-		}
+	for _, f := range flags(n) {
+		v.flags = append(v.flags, flagOf(f))
 	}
-	for _, a := range n.Args {
+	for _, a := range n.Positional {
 		o := option{
-			name: strings.ToUpper(a.Name), help: a.Help, values: a.Enum,
-			kind: a.Tag.Get("complete"), many: a.Many(),
+			name: strings.ToUpper(a.Name), help: a.Help, values: list(a.Enum),
+			kind: a.Tag.Get("complete"), many: a.IsCumulative(),
 		}
 		if !a.Required {
 			o.placeholder = "optional"
@@ -98,12 +98,18 @@ func verbOf(n *Node) verb {
 	return v
 }
 
-func flagOf(f *Flag) option {
-	return option{
-		name: f.Name, short: f.Short, help: f.Help, placeholder: f.Placeholder,
-		values: list(f.Tag.Get("values")), kind: f.Tag.Get("complete"),
-		env: f.Env, key: f.Tag.Get("key"),
+func flagOf(f *kong.Flag) option {
+	o := option{
+		name: f.Name, help: f.Help, values: list(f.Tag.Get("values")),
+		kind: f.Tag.Get("complete"), env: f.Tag.Get("env"), key: f.Tag.Get("key"),
 	}
+	if f.Short != 0 {
+		o.short = string(f.Short)
+	}
+	if !f.IsBool() {
+		o.placeholder = f.FormatPlaceHolder()
+	}
+	return o
 }
 
 func list(s string) []string {
@@ -135,16 +141,12 @@ func (v verb) flagNames() string {
 }
 
 // firstWords are what may follow millrace, in the model's order.
-func firstWords(program *Node) string {
-	var names []string
-	for _, n := range program.Children {
-		names = append(names, n.Name)
-	}
-	return strings.Join(names, " ")
+func firstWords(program *kong.Node) string {
+	return strings.Join(childNames(program), " ")
 }
 
 // bash completes by the words before the one being typed.
-func bash(program *Node) string {
+func bash(program *kong.Node) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# bash completion for millrace; made by: millrace completion bash
 _millrace() {
@@ -210,7 +212,7 @@ func bashValue(o option) string {
 }
 
 // zsh hands everything to _arguments.
-func zsh(program *Node) string {
+func zsh(program *kong.Node) string {
 	var b strings.Builder
 	b.WriteString("#compdef millrace\n# zsh completion for millrace; made by: millrace completion zsh\n_millrace() {\n    local -a verbs=(\n")
 	for _, n := range program.Children {
@@ -288,7 +290,7 @@ func zshValue(o option) string {
 }
 
 // fish takes one line for each thing that can stand somewhere.
-func fish(program *Node) string {
+func fish(program *kong.Node) string {
 	var b strings.Builder
 	b.WriteString("# fish completion for millrace; made by: millrace completion fish\ncomplete -c millrace -f\n")
 	for _, n := range program.Children {

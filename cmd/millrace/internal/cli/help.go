@@ -7,7 +7,8 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"strings"
+
+	"github.com/alecthomas/kong"
 )
 
 // Examples are the command lines that end the help of each verb, and stand in the
@@ -15,7 +16,7 @@ import (
 type Examples map[string][]string
 
 // Unexpected says what was meant by a word behind a verb that takes none.
-type Unexpected func(word string, program *Node) error
+type Unexpected func(word string, program *kong.Node) error
 
 // CommandUsage makes a mistake on the command line say where help is; verbs may know
 // better what was meant by a word.
@@ -24,12 +25,11 @@ func CommandUsage(err error, verbs map[string]Unexpected) error {
 	if !ok {
 		return err
 	}
-	verb, program := wrong.Node.Words(), wrong.Node.Root()
+	verb, program := Words(wrong.Node), root(wrong.Node)
 	if known := verbs[verb]; wrong.Word != "" && known != nil {
 		return known(wrong.Word, program)
 	}
-	asked := strings.TrimSpace(program.Name + " " + verb)
-	return Usage(wrong.Message, fmt.Sprintf("`%s --help` lists what there is", asked))
+	return Usage(wrong.Message, fmt.Sprintf("`%s --help` lists what there is", command(wrong.Node)))
 }
 
 // OwnExamples are those of the verbs here.

@@ -3,20 +3,22 @@ package cli
 import (
 	"fmt"
 	"strings"
+
+	"github.com/alecthomas/kong"
 )
 
 // Man is `millrace man`.
 type Man struct{}
 
 // Run prints millrace(1), made from the model that parses the command line.
-func (c *Man) Run(verb *Node, s Streams, of Examples) error {
-	_, err := fmt.Fprint(s.Out, Manual(verb.Root(), of))
+func (c *Man) Run(k *kong.Kong, s Streams, of Examples) error {
+	_, err := fmt.Fprint(s.Out, Manual(k.Model.Node, of))
 	return err
 }
 
 // Manual is the page in roff with the man macros (man(7)). It has no date, so
 // that it changes only with the program.
-func Manual(program *Node, of Examples) string {
+func Manual(program *kong.Node, of Examples) string {
 	about, verbs := program.Help, verbsOf(program)
 	var b strings.Builder
 	b.WriteString(".\\\" Made by: millrace man\n.TH MILLRACE 1 \"\" \"millrace\" \"User Commands\"\n")

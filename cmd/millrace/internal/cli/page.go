@@ -4,30 +4,30 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/alecthomas/kong"
 )
 
 // width is how long a line of help is at most, in characters.
 const width = 80
 
 // Page is what --help prints of a program, a group or a verb.
-func Page(n *Node, of Examples) string {
+func Page(n *kong.Node, of Examples) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Usage: %s\n", usage(n))
 	if n.Help != "" {
 		b.WriteString("\n" + strings.Join(wrap(n.Help, width), "\n") + "\n")
 	}
 	var args [][2]string
-	for _, a := range n.Args {
-		args = append(args, [2]string{argument(a), withEnv(a)})
+	for _, a := range n.Positional {
+		args = append(args, [2]string{a.Summary(), withEnv(a)})
 	}
 	columns(&b, "Arguments", args)
-	var flags [][2]string
-	for _, f := range n.AllFlags() {
-		if !f.Hidden {
-			flags = append(flags, [2]string{flagNames(f), withEnv(f.Value)})
-		}
+	var rows [][2]string
+	for _, f := range flags(n) {
+		rows = append(rows, [2]string{names(f), withEnv(f.Value)})
 	}
-	columns(&b, "Flags", flags)
+	columns(&b, "Flags", rows)
 	var verbs [][2]string
 	for _, v := range below(n) {
 		verbs = append(verbs, [2]string{listed(v), v.Help})
@@ -36,7 +36,7 @@ func Page(n *Node, of Examples) string {
 	if n.Parent == nil {
 		fmt.Fprintf(&b, "\n\"%s COMMAND --help\" says more about one.\n", n.Name)
 	}
-	if lines := of[n.Words()]; len(lines) > 0 {
+	if lines := of[Words(n)]; len(lines) > 0 {
 		fmt.Fprintf(&b, "\nExamples:\n  %s\n", strings.Join(lines, "\n  "))
 	}
 	return b.String()
@@ -44,12 +44,12 @@ func Page(n *Node, of Examples) string {
 
 // below are the verbs that are listed with a node: those below it, and the
 // others of its group where it runs when that is named alone.
-func below(n *Node) []*Node {
-	if n.Parent == nil || n.Parent.Default != n {
-		return n.Leaves()
+func below(n *kong.Node) []*kong.Node {
+	if n.Parent == nil || n.Parent.DefaultCmd != n {
+		return n.Leaves(true)
 	}
-	var out []*Node
-	for _, v := range n.Parent.Leaves() {
+	var out []*kong.Node
+	for _, v := range n.Parent.Leaves(true) {
 		if v != n {
 			out = append(out, v)
 		}
@@ -59,26 +59,26 @@ func below(n *Node) []*Node {
 
 // listed are a verb's words; of one that runs when the program is named alone
 // its own.
-func listed(v *Node) string {
-	if words := v.Words(); words != "" {
+func listed(v *kong.Node) string {
+	if words := Words(v); words != "" {
 		return words
 	}
 	return v.Name
 }
 
 // usage is a command line in short.
-func usage(n *Node) string {
-	parts := []string{n.Root().Name}
-	if words := n.Words(); words != "" {
+func usage(n *kong.Node) string {
+	parts := []string{root(n).Name}
+	if words := Words(n); words != "" {
 		parts = append(parts, words)
 	}
-	for _, f := range n.AllFlags() {
+	for _, f := range flags(n) {
 		if f.Required {
-			parts = append(parts, f.Usage())
+			parts = append(parts, f.Summary())
 		}
 	}
-	for _, a := range n.Args {
-		parts = append(parts, argument(a))
+	for _, a := range n.Positional {
+		parts = append(parts, a.Summary())
 	}
 	if !n.Leaf() {
 		parts = append(parts, "<command>")
@@ -86,30 +86,20 @@ func usage(n *Node) string {
 	return strings.Join(append(parts, "[flags]"), " ")
 }
 
-func argument(a *Value) string {
-	text := a.String()
-	if a.Many() {
-		text += " ..."
+func names(f *kong.Flag) string {
+	if f.Short == 0 {
+		return "    " + f.Summary()
 	}
-	if !a.Required {
-		text = "[" + text + "]"
-	}
-	return text
-}
-
-func flagNames(f *Flag) string {
-	if f.Short == "" {
-		return "    " + f.Usage()
-	}
-	return "-" + f.Short + ", " + f.Usage()
+	return f.String()
 }
 
 // withEnv is the help with the environment variable in it.
-func withEnv(v *Value) string {
-	if v.Env == "" {
+func withEnv(v *kong.Value) string {
+	env := v.Tag.Get("env")
+	if env == "" {
 		return v.Help
 	}
-	return strings.TrimSuffix(v.Help, ".") + " ($" + v.Env + ")."
+	return strings.TrimSuffix(v.Help, ".") + " ($" + env + ")."
 }
 
 // columns writes rows below a title: what it is, and what it does. A name that

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"millrace/cmd/millrace/internal/cli"
 	"millrace/images"
 	"millrace/internal/config"
@@ -47,11 +49,11 @@ type Convert struct {
 }
 
 // Run converts until all is done, or a signal stops it.
-func (c *Convert) Run(verb *cli.Node, s cli.Streams) error {
+func (c *Convert) Run(ctx *kong.Context, s cli.Streams) error {
 	if c.Jobs < 0 || c.Jobs > maxJobs {
 		return cli.Usage(fmt.Sprintf("--jobs %d: between 1 and %d", c.Jobs, maxJobs), "leave it out for as many as there are CPUs")
 	}
-	cfg, err := c.load(verb)
+	cfg, err := c.load(ctx)
 	if err != nil {
 		return err
 	}
@@ -73,7 +75,7 @@ func (c *Convert) Run(verb *cli.Node, s cli.Streams) error {
 }
 
 // load is the config to go by: that of `millrace serve` for the same arguments.
-func (c *Convert) load(verb *cli.Node) (*config.Config, error) {
+func (c *Convert) load(ctx *kong.Context) (*config.Config, error) {
 	if c.Dir != "" {
 		if c.Config != "" && c.Config != os.Getenv("MILLRACE_CONFIG") {
 			return nil, cli.Usage(
@@ -82,13 +84,13 @@ func (c *Convert) load(verb *cli.Node) (*config.Config, error) {
 			)
 		}
 		if err := cli.CheckDir("millrace images", c.Dir); err != nil {
-			if other := c.meant(verb.Parent); other != nil {
+			if other := c.meant(cli.Selected(ctx).Parent); other != nil {
 				return nil, other
 			}
 			return nil, err
 		}
 		cfg := config.ForImages(c.Dir)
-		return cfg, cli.BadConfig("", cfg.Check(cli.Settings(verb)...))
+		return cfg, cli.BadConfig("", cfg.Check(cli.Settings(ctx)...))
 	}
 	if c.Config == "" {
 		if _, err := os.Stat(config.FileName); err != nil {
@@ -96,7 +98,7 @@ func (c *Convert) load(verb *cli.Node) (*config.Config, error) {
 		}
 		c.Config = config.FileName
 	}
-	for _, one := range cli.Settings(verb) {
+	for _, one := range cli.Settings(ctx) {
 		if strings.HasPrefix(one.From, "--") { // what stands in the environment may be meant for a folder
 			return nil, cli.Usage(one.From+" is for a folder; a config says it itself", fmt.Sprintf("write it below \"%s\" in %s", strings.Replace(one.Key, ".", ":\" as \"", 1), c.Config))
 		}
@@ -107,7 +109,7 @@ func (c *Convert) load(verb *cli.Node) (*config.Config, error) {
 
 // meant is an error that names another verb, if the folder is almost one and
 // is not there.
-func (c *Convert) meant(group *cli.Node) error {
+func (c *Convert) meant(group *kong.Node) error {
 	if _, err := os.Stat(c.Dir); !errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

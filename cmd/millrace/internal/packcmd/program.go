@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"millrace/cmd/millrace/internal/cli"
 	"millrace/cmd/millrace/internal/servecmd"
 	"millrace/internal/config"
@@ -26,14 +28,14 @@ type Serve struct {
 }
 
 // Run serves until a signal ends it.
-func (c *Serve) Run(verb *cli.Node, s cli.Streams, taken *servecmd.Signals, site *packfile.Site) error {
+func (c *Serve) Run(ctx *kong.Context, s cli.Streams, taken *servecmd.Signals, site *packfile.Site) error {
 	return Damaged(servecmd.Source{
 		Load: func(flags []config.Setting) (*config.Config, error) { return parse(site.Config, site, flags...) },
 		Subject: func(*config.Config) string {
 			return "serves the " + cli.Count(site.Files(), "file") + " packed in it"
 		},
 		Packed: site,
-	}.Serve(verb, s, taken))
+	}.Serve(cli.Settings(ctx), s, taken))
 }
 
 // List is `FILE list`.

@@ -7,6 +7,8 @@ import (
 	"os"
 	"reflect"
 
+	"github.com/alecthomas/kong"
+
 	"millrace/cmd/millrace/internal/cli"
 )
 
@@ -17,11 +19,11 @@ type Reload struct {
 
 // Run has a running server read its config again. One without an admin listener
 // that --pid names gets a signal.
-func (c *Reload) Run(verb *cli.Node, s cli.Streams) error {
+func (c *Reload) Run(ctx *kong.Context, s cli.Streams) error {
 	at, status, text, err := order(c.Flags, "/reload")
 	switch {
 	case errors.Is(err, cli.ErrNoListener):
-		return c.signal(verb.Root(), s, err)
+		return c.signal(ctx.Model, s, err)
 	case err != nil:
 		return err
 	case status == http.StatusOK:
@@ -34,7 +36,7 @@ func (c *Reload) Run(verb *cli.Node, s cli.Streams) error {
 }
 
 // signal sends SIGHUP to a process that serves; any other would end by it.
-func (c *Reload) signal(program *cli.Node, s cli.Streams, unheard error) error {
+func (c *Reload) signal(program *kong.Application, s cli.Streams, unheard error) error {
 	pid := int(c.PID)
 	p, err := os.FindProcess(pid) // from here on the number is not another's
 	if err != nil {
@@ -59,11 +61,11 @@ func (c *Reload) signal(program *cli.Node, s cli.Streams, unheard error) error {
 }
 
 // servesBy reports whether a process with such a command line serves.
-func servesBy(program *cli.Node, args []string) bool {
-	model, err := cli.New(program.Name, program.Help, reflect.New(reflect.TypeOf(program.Target).Elem()).Interface())
+func servesBy(program *kong.Application, args []string) bool {
+	model, err := cli.New(program.Name, program.Help, reflect.New(program.Target.Type()).Interface())
 	if err != nil {
 		return false
 	}
-	verb, alone, err := model.Parse(args)
-	return err == nil && alone == nil && Serves(verb)
+	ctx, alone, err := cli.Parse(model, args)
+	return err == nil && alone == nil && Serves(ctx)
 }

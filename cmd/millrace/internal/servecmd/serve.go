@@ -10,9 +10,12 @@ import (
 	"log"
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"syscall"
+
+	"github.com/alecthomas/kong"
 
 	"millrace/cmd/millrace/internal/cli"
 	"millrace/cmd/millrace/internal/imagescmd"
@@ -56,16 +59,16 @@ type Flags struct {
 // serving marks the verbs that serve.
 func (Flags) serving() {}
 
-// Serves reports whether a verb does.
-func Serves(verb *cli.Node) bool {
-	_, ok := verb.Target.(interface{ serving() })
+// Serves reports whether the verb of a command line does.
+func Serves(ctx *kong.Context) bool {
+	_, ok := cli.Selected(ctx).Target.Interface().(interface{ serving() })
 	return ok
 }
 
 // TypedLogFormat is the format of the access log that a command line asks for;
 // "" where it does not say.
-func TypedLogFormat(verb *cli.Node) string {
-	for _, set := range cli.Settings(verb) {
+func TypedLogFormat(flags []config.Setting) string {
+	for _, set := range flags {
 		if set.Key == "log.format" {
 			return set.Values[0]
 		}
@@ -74,12 +77,12 @@ func TypedLogFormat(verb *cli.Node) string {
 }
 
 // Run serves until a signal ends it: see the package comment of main.
-func (c *Serve) Run(verb *cli.Node, s cli.Streams, taken *Signals) error {
+func (c *Serve) Run(ctx *kong.Context, s cli.Streams, taken *Signals) error {
 	what, err := c.source()
 	if err != nil {
 		return err
 	}
-	return what.Serve(verb, s, taken)
+	return what.Serve(cli.Settings(ctx), s, taken)
 }
 
 // Source is what a verb serves.
@@ -108,9 +111,10 @@ type Up struct {
 	Admin  string   // the address of its admin listener, "" for none
 }
 
-// Serve serves what the source says, with the flags of the verb on top, until a
+// Serve serves what the source says, with the flags on top, until a
 // signal ends it: see the package comment of main.
-func (w Source) Serve(verb *cli.Node, s cli.Streams, taken *Signals) error {
+func (w Source) Serve(flags []config.Setting, s cli.Streams, taken *Signals) error {
+	debug.FreeOSMemory() // what it took to read the command line, 2 MB
 	exit := func() {
 		s.Log(slog.LevelWarn, "ended without waiting for what it was doing")
 		if c, ok := s.Err.(*cli.BufferedStderr); ok {
@@ -121,7 +125,7 @@ func (w Source) Serve(verb *cli.Node, s cli.Streams, taken *Signals) error {
 	taken.begin(exit)
 	defer taken.stop()
 	load := func() (*config.Config, error) {
-		cfg, err := w.Load(cli.Settings(verb))
+		cfg, err := w.Load(flags)
 		if err == nil {
 			err = private(cfg)
 		}
@@ -129,7 +133,7 @@ func (w Source) Serve(verb *cli.Node, s cli.Streams, taken *Signals) error {
 	}
 	cfg, err := load()
 	if err != nil {
-		if w.File != "" && TypedLogFormat(verb) == "" {
+		if w.File != "" && TypedLogFormat(flags) == "" {
 			s.Format(config.LogFormat(w.File))
 		}
 		cfg, err = nil, cli.BadConfig(w.File, err)

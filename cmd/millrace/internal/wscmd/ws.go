@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/alecthomas/kong"
+
 	"millrace/cmd/millrace/internal/cli"
 	"millrace/cmd/millrace/internal/servecmd"
 	"millrace/internal/config"
@@ -48,9 +50,9 @@ type Serve struct {
 }
 
 // Run serves until a signal ends it.
-func (c *Serve) Run(verb *cli.Node, s cli.Streams, taken *servecmd.Signals) error {
+func (c *Serve) Run(ctx *kong.Context, s cli.Streams, taken *servecmd.Signals) error {
 	if !c.Channels {
-		for _, one := range cli.Settings(verb) {
+		for _, one := range cli.Settings(ctx) {
 			// What stands in the environment may be meant for another day, but
 			// who types it wants it.
 			if strings.HasPrefix(one.Key, "websocket.channels.") && strings.HasPrefix(one.From, "--") {
@@ -62,7 +64,7 @@ func (c *Serve) Run(verb *cli.Node, s cli.Streams, taken *servecmd.Signals) erro
 	if c.Channels {
 		what.kind = channels
 	}
-	return what.source().Serve(verb, s, taken)
+	return what.source().Serve(cli.Settings(ctx), s, taken)
 }
 
 // Proxy is `millrace ws proxy UPSTREAM`.
@@ -76,7 +78,7 @@ type Proxy struct {
 }
 
 // Run serves until a signal ends it.
-func (c *Proxy) Run(verb *cli.Node, s cli.Streams, taken *servecmd.Signals) error {
+func (c *Proxy) Run(ctx *kong.Context, s cli.Streams, taken *servecmd.Signals) error {
 	if len(c.Upstream) == 0 {
 		return cli.Usage("the server to pass WebSockets on to is missing", "for example `millrace ws proxy ws://127.0.0.1:9000`; `millrace ws proxy --help` lists what there is")
 	}
@@ -89,7 +91,7 @@ func (c *Proxy) Run(verb *cli.Node, s cli.Streams, taken *servecmd.Signals) erro
 		}
 		what.to = append(what.to, cli.Upstream{URL: url, Typed: text})
 	}
-	return what.source().Serve(verb, s, taken)
+	return what.source().Serve(cli.Settings(ctx), s, taken)
 }
 
 // kind is what `millrace ws` does.
@@ -201,8 +203,8 @@ func below(addrs []string, ws bool, path string) []string {
 
 // Unexpected says what was meant by a word behind `millrace ws`, which takes
 // none.
-func Unexpected(text string, program *cli.Node) error {
-	group := program.Children[slices.IndexFunc(program.Children, func(n *cli.Node) bool { return n.Name == "ws" })]
+func Unexpected(text string, program *kong.Node) error {
+	group := program.Children[slices.IndexFunc(program.Children, func(n *kong.Node) bool { return n.Name == "ws" })]
 	if text == "echo" || text == "channels" {
 		return cli.Usage(fmt.Sprintf("`millrace ws` takes no %q", text), map[string]string{
 			"echo":     "an echo is what it is already: `millrace ws`",
