@@ -2,6 +2,7 @@ package server
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"log/slog"
@@ -466,10 +467,7 @@ func TestCarriedFaults(t *testing.T) {
 // outcome is what a client gets of an upstream that goes wrong behind warm connections.
 func outcome(t *testing.T, s faulty.Scenario, off bool) string {
 	t.Helper()
-	method := s.Method
-	if method == "" {
-		method = "GET"
-	}
+	method := cmp.Or(s.Method, "GET")
 	warmed := faulty.Script{faulty.Request(), faulty.OK("ok"), faulty.Request(), faulty.OK("ok"), faulty.Request(), faulty.OK("ok")}
 	up, err := faulty.Start(append(slices.Clone(warmed), s.Script...), s.Script, s.Script, s.Script, faulty.Good("good"))
 	if err != nil {
