@@ -22,7 +22,7 @@ func TestSmall(t *testing.T) {
 	}
 	dir := t.TempDir()
 	program := filepath.Join(dir, "millrace")
-	if out, err := exec.Command("go", "build", "-tags", "small,nodynamic", "-o", program, ".").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-pgo=off", "-tags", "small,nodynamic", "-o", program, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	page := filepath.Join(dir, "site", "index.html")
