@@ -105,6 +105,7 @@ func shortFolder(t *testing.T) string {
 // A client that closes its side behind a complete request waits for the answer, and
 // gets it (RFC 9293, 3.6; RFC 9112, 9.8).
 func TestHalfCloseIsNotAnAbort(t *testing.T) {
+	t.Parallel() // it mostly waits
 	slow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		d, _ := time.ParseDuration(r.URL.Query().Get("wait"))
@@ -203,6 +204,7 @@ func answersHalf(t *testing.T, c *oneSided, text string, pause time.Duration) {
 // A client that has left ends its request upstream, also if it had closed its side
 // before.
 func TestResetIsAnAbort(t *testing.T) {
+	t.Parallel() // it mostly waits
 	begun, gone := make(chan bool, 10), make(chan bool, 10)
 	up := application(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
