@@ -76,7 +76,7 @@ func TestGovernorFollowsTheHeap(t *testing.T) {
 	}
 }
 
-// TestCollectSooner: as long as somebody spares memory, collections come sooner, whatever the
+// TestCollectSooner: until each caller is done, collections come sooner, whatever the
 // budget; then everything is as it was.
 func TestCollectSooner(t *testing.T) {
 	t.Setenv("GOGC", "")
@@ -92,21 +92,21 @@ func TestCollectSooner(t *testing.T) {
 	}
 	one := g.CollectSooner()
 	two := g.CollectSooner()
-	is(sparingPercent)
+	is(soonerPercent)
 	one()
 	one()
-	is(sparingPercent)
+	is(soonerPercent)
 	two()
 	is(90)
 	three := g.CollectSooner()
 	g.Budget(1 << 40)
-	is(sparingPercent)
+	is(soonerPercent)
 	three()
 	is(goPercent)
 	four := g.CollectSooner()
-	is(sparingPercent)
+	is(soonerPercent)
 	g.Budget(0)
-	is(sparingPercent)
+	is(soonerPercent)
 	four()
 	is(90)
 	(*Governor)(nil).CollectSooner()()

@@ -29,8 +29,8 @@ func New(t testing.TB) *Process {
 }
 
 // Run starts the server and tries it until it is up; what it writes is shown
-// where it is not up within patience.
-func (p *Process) Run(cmd *exec.Cmd, patience time.Duration, up func() error) {
+// where it is not up within timeout.
+func (p *Process) Run(cmd *exec.Cmd, timeout time.Duration, up func() error) {
 	p.t.Helper()
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -38,7 +38,7 @@ func (p *Process) Run(cmd *exec.Cmd, patience time.Duration, up func() error) {
 		p.t.Fatal(err)
 	}
 	p.cmd = cmd
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(timeout); ; time.Sleep(10 * time.Millisecond) {
 		err := up()
 		if err == nil {
 			return
@@ -91,13 +91,13 @@ func S3Program(t testing.TB, root string) string {
 }
 
 // S3 runs an S3 server at an address, over a folder with its buckets as folders.
-func (p *Process) S3(program, address, dir, key, secret string, patience time.Duration) {
+func (p *Process) S3(program, address, dir, key, secret string, timeout time.Duration) {
 	p.t.Helper()
 	// Without extended attributes, which not every folder for temporary files
 	// has; we need no metadata of S3's.
 	cmd := exec.Command(program, "--port", address, "--quiet", "--keep-alive", "posix", "--nometa", dir)
 	cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY="+key, "ROOT_SECRET_KEY="+secret)
-	p.Run(cmd, patience, func() error {
+	p.Run(cmd, timeout, func() error {
 		c, err := net.DialTimeout("tcp", address, time.Second)
 		if err == nil {
 			err = c.Close()
@@ -121,17 +121,17 @@ func FreePort(t testing.TB) string {
 	return ""
 }
 
-// patience is how long Eventually waits. It is long, since only a test that fails waits
+// eventuallyTimeout is how long Eventually waits. It is long, since only a test that fails waits
 // so long, and a machine may have much else to do.
-const patience = time.Minute
+const eventuallyTimeout = time.Minute
 
 // Eventually waits for what must become true by the work of a goroutine, a process or a
 // kernel that does not tell of it. Where all is in one process, testing/synctest is better.
 func Eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !is(); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(eventuallyTimeout); !is(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", patience, what)
+			t.Fatalf("not within %v: %s", eventuallyTimeout, what)
 		}
 	}
 }
