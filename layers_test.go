@@ -83,7 +83,7 @@ var layers = [][]room{
 		{"internal/process", "confine gogc handover steer"},
 	},
 	{
-		{"internal/wire", "dictionary | compress | h2 lean negotiate netset send | condition epoll field lookup proxyline stall urlpath"},
+		{"internal/wire", "dictionary | compress | lean | h2 message negotiate send | netset | condition epoll field lookup proxyline stall urlpath"},
 	},
 	{
 		{"internal/bytesize", "."},

@@ -51,7 +51,7 @@ func (h *Handler) passMiss(q *lane.ForwardRequest, set *rules.Settings) lane.Rou
 			return nil
 		}
 	}
-	scheme := q.Scheme()
+	scheme := q.Head.Scheme()
 	host := field.NormalAuthority(scheme, head.Host)
 	key, all := set.Key.ForURL(scheme, host, head.Target)
 	if !all || h.tiers.Look(key) != nil {
@@ -75,7 +75,7 @@ func (h *Handler) passMiss(q *lane.ForwardRequest, set *rules.Settings) lane.Rou
 // that is not sent.
 func (m *missing) lead(q *lane.ForwardRequest) bool {
 	h, x := m.h, &m.x
-	x.r = q.Request(h.life.ctx)
+	x.r = q.Head.HTTP(h.life.ctx, q.Client.String())
 	if x.r == nil {
 		return false
 	}

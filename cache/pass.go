@@ -41,7 +41,7 @@ func (h *Handler) Pass(q *lane.ForwardRequest) lane.RoundTrip {
 		return nil
 	}
 	target := url.URL{
-		Scheme: q.Scheme(), Host: field.NormalAuthority(q.Scheme(), head.Host), // as Asked has them: see proxy.Handler.Pass
+		Scheme: q.Head.Scheme(), Host: field.NormalAuthority(q.Head.Scheme(), head.Host), // as Asked has them: see proxy.Handler.Pass
 		Path: head.Path, RawQuery: head.Query, ForceQuery: head.HasQuery && head.Query == "",
 	}
 	set := h.rules.ForRequest(head.Path)

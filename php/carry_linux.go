@@ -120,8 +120,8 @@ func (h *Handler) Pass(q *lane.ForwardRequest) lane.RoundTrip {
 
 // appendParams is params for a request that the lane has read.
 func (h *Handler) appendParams(b []byte, q *lane.ForwardRequest, t target) []byte {
-	about := about{method: q.Head.Method, uri: q.Head.Target, path: q.Head.Path, query: q.Head.Query, proto: "HTTP/1.1", host: q.Head.Host, secure: q.Scope.Secure, remote: q.Client.String()}
-	if q.HTTP2 {
+	about := about{method: q.Head.Method, uri: q.Head.Target, path: q.Head.Path, query: q.Head.Query, proto: "HTTP/1.1", host: q.Head.Host, secure: q.Head.Secure, remote: q.Client.String()}
+	if q.Head.Major == 2 {
 		about.proto = "HTTP/2.0"
 	}
 	if q.Local != nil {
@@ -130,18 +130,18 @@ func (h *Handler) appendParams(b []byte, q *lane.ForwardRequest, t target) []byt
 	about.length = contentLength(int64(len(q.Body)), q.Head.Method, q.Head.Value("Content-Length"))
 	about.kind = q.Head.Value("Content-Type")
 	b = h.appendAbout(b, &about, t)
-	trusted := h.clients.Trusts(q.From())
+	trusted := h.clients.Trusts(q.Head.Peer)
 	add := func(l field.Line) {
 		if name := variable(l.Name, trusted); name != "" {
 			b = fastcgi.AppendParam(b, name, l.Value)
 		}
 	}
-	for _, l := range q.Head.Lines {
-		if !q.Replaced(l.Name) {
+	for _, l := range q.Head.Fields {
+		if !q.Head.Replaced(l.Name) {
 			add(l)
 		}
 	}
-	for _, l := range q.Fields {
+	for _, l := range q.Head.Set {
 		if l.Value != "" {
 			add(l)
 		}

@@ -105,13 +105,13 @@ func (s *Split) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // the request alone; a client that is to get a cookie goes to ServeHTTP.
 func (s *Split) Pass(q *lane.ForwardRequest) lane.RoundTrip {
 	client := q.Client.String()
-	if from := s.usual.senderOf(q); from.trusted && from.client != q.From() {
+	if from := s.usual.senderOf(q); from.trusted && from.client != q.Head.Peer {
 		client = netip.AddrPortFrom(from.client, 0).String() // as remote has it
 	}
 	var cookies []string
 	if s.cookie != "" {
-		for i := range q.Head.Lines {
-			if l := &q.Head.Lines[i]; l.Name == "Cookie" {
+		for i := range q.Head.Fields {
+			if l := &q.Head.Fields[i]; l.Name == "Cookie" {
 				cookies = append(cookies, l.Value)
 			}
 		}

@@ -85,7 +85,7 @@ func (h *Handler) PassEdited(q *lane.ForwardRequest, e Editor) lane.RoundTrip {
 	from := h.senderOf(q)
 	p.out.to = to
 	p.out.collect(h, q, &from)
-	asked := upstream.Asked{Client: from.client, Secure: q.Scope.Secure, Path: to.path, Query: to.query, Asks: to.asks, Fields: &p.out.fields}
+	asked := upstream.Asked{Client: from.client, Secure: q.Head.Secure, Path: to.path, Query: to.query, Asks: to.asks, Fields: &p.out.fields}
 	if !h.pool.(*upstream.Pool).Begin(&p.Passage, q.Loop, &asked, q.Waiting) {
 		passagePool.Put(p)
 		return nil

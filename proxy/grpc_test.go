@@ -14,8 +14,8 @@ import (
 	"millrace/internal/upstream"
 )
 
-// message is one message of gRPC: a byte for compression, its length, its text.
-func message(text string) []byte {
+// grpcMessage is one message of gRPC: a byte for compression, its length, its text.
+func grpcMessage(text string) []byte {
 	b := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(text)))
 	return append(b, text...)
 }
@@ -51,7 +51,7 @@ func grpcServer(w http.ResponseWriter, r *http.Request) {
 		k, err := r.Body.Read(buf)
 		if k > 0 {
 			n++
-			_, _ = w.Write(message(fmt.Sprintf("%d %s", n, buf[5:k])))
+			_, _ = w.Write(grpcMessage(fmt.Sprintf("%d %s", n, buf[5:k])))
 			_ = http.NewResponseController(w).Flush()
 		}
 		if err != nil {
@@ -123,7 +123,7 @@ func talkGRPC(t *testing.T, g *rig) {
 	}
 	defer resp.Body.Close()
 	for i := 1; i <= 5; i++ {
-		if _, err := to.Write(message(fmt.Sprint("say ", i))); err != nil {
+		if _, err := to.Write(grpcMessage(fmt.Sprint("say ", i))); err != nil {
 			t.Fatal(err)
 		}
 		if got, want := readMessage(t, resp.Body), fmt.Sprintf("%d say %d", i, i); got != want {

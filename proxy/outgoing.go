@@ -6,7 +6,7 @@ import (
 
 	"millrace/internal/lane"
 	"millrace/internal/wire/field"
-	"millrace/internal/wire/lean"
+	"millrace/internal/wire/message"
 )
 
 // sender is who sent a request that a loop forwards. It holds what trust, peer and
@@ -19,8 +19,8 @@ type sender struct {
 }
 
 func (h *Handler) senderOf(q *lane.ForwardRequest) sender {
-	peer := q.From()
-	s := sender{client: peer, now: hop{node: "unknown", proto: q.Scheme()}}
+	peer := q.Head.Peer
+	s := sender{client: peer, now: hop{node: "unknown", proto: q.Head.Scheme()}}
 	if peer.IsValid() {
 		s.now.node = peer.String()
 	}
@@ -34,7 +34,7 @@ func (h *Handler) senderOf(q *lane.ForwardRequest) sender {
 }
 
 // claimsOf is claimsIn for a request in which each name stands once.
-func claimsOf(head *lean.Head) claims {
+func claimsOf(head *message.Request) claims {
 	return claims{head.Value("Forwarded"), head.Value("X-Forwarded-For"), head.Value("X-Forwarded-Host"), head.Value("X-Forwarded-Proto")}
 }
 
@@ -80,7 +80,7 @@ func (p *passage) request(q *lane.ForwardRequest, from *sender) ([]byte, error) 
 		b = append(append(b, via...), ", "...)
 	}
 	version := "1.1 "
-	if q.HTTP2 {
+	if q.Head.Major == 2 {
 		version = "2.0 "
 	}
 	b = append(append(b, version...), pseudonym+"\r\n\r\n"...)
@@ -92,7 +92,7 @@ func (p *passage) request(q *lane.ForwardRequest, from *sender) ([]byte, error) 
 func (o *outgoing) collect(h *Handler, q *lane.ForwardRequest, from *sender) {
 	head, strip := q.Head, h.paths.strip
 	o.fields = o.fields[:0]
-	for _, l := range head.Lines {
+	for _, l := range head.Fields {
 		switch l.Name {
 		case "Content-Length", "Via", "Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host":
 			continue
@@ -101,7 +101,7 @@ func (o *outgoing) collect(h *Handler, q *lane.ForwardRequest, from *sender) {
 				continue
 			}
 		}
-		if !q.Replaced(l.Name) && !isConnectionLevel(l.Name) && !h.forged(l.Name) && (from.trusted || !field.Claim(l.Name)) {
+		if !q.Head.Replaced(l.Name) && !isConnectionLevel(l.Name) && !h.forged(l.Name) && (from.trusted || !field.Claim(l.Name)) {
 			o.fields = append(o.fields, l)
 		}
 	}
@@ -115,7 +115,7 @@ func (o *outgoing) collect(h *Handler, q *lane.ForwardRequest, from *sender) {
 		}
 		o.fields.Add("X-Forwarded-Prefix", strip)
 	}
-	for _, l := range q.Fields {
+	for _, l := range q.Head.Set {
 		if l.Value != "" {
 			o.fields = append(o.fields, l)
 		}
@@ -150,10 +150,10 @@ func (o *outgoing) valueOf(variable string) string {
 	case "query":
 		return o.q.Head.Query
 	}
-	if o.q.ID == "" {
+	if o.q.Head.ID == "" {
 		return rand.Text()
 	}
-	return o.q.ID
+	return o.q.Head.ID
 }
 
 // appendChains appends Forwarded and X-Forwarded-For.

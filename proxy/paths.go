@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"millrace/internal/wire/field"
-	"millrace/internal/wire/lean"
+	"millrace/internal/wire/message"
 	"millrace/internal/wire/urlpath"
 )
 
@@ -259,14 +259,14 @@ type target struct {
 
 // target returns what moved does. It reports false where that takes too long for a
 // loop, or the request must be refused.
-func (p *paths) target(head *lean.Head) (to target, ok bool) {
+func (p *paths) target(head *message.Request) (to target, ok bool) {
 	to = target{head.Path, head.Query, head.HasQuery}
 	if !p.brief(to.path) {
 		return to, false
 	}
 	to.path, to.query, ok = p.moved(to.path, to.query)
 	to.asks = to.asks || to.query != ""
-	return to, len(p.rewrites) == 0 || ok && lean.Simple(to.path)
+	return to, len(p.rewrites) == 0 || ok && message.Simple(to.path)
 }
 
 // Constant sets the fields of request_headers whose values do not depend on the

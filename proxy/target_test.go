@@ -1,11 +1,10 @@
 package proxy
 
 import (
+	"millrace/internal/wire/message"
 	"net/url"
 	"strings"
 	"testing"
-
-	"millrace/internal/wire/lean"
 )
 
 // TestTarget: loops change paths as the other road does, or leave them to it: where an
@@ -30,7 +29,7 @@ func TestTarget(t *testing.T) {
 		for _, asked := range []string{
 			"/", "/app", "/app/", "/app/users/12", "/app/users/12?", "/app/users/12?a=b&c", "/app/x/?q", "/app/x/?", "/app/x/", "/app/esc1", "/app/odd1", "/application?x", "/" + strings.Repeat("ab", 2000),
 		} {
-			var head lean.Head
+			var head message.Request
 			if !head.Parse("GET "+asked+" HTTP/1.1\r\nHost: a\r\n\r\n") || !head.Simple {
 				t.Fatal(asked)
 			}

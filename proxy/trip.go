@@ -41,7 +41,7 @@ func (h *Handler) Begin(t *Trip, q *lane.ForwardRequest, key string) bool {
 		return false
 	}
 	to, _ := h.paths.target(q.Head)
-	asked := upstream.Asked{Client: q.From(), Secure: q.Scope.Secure, Path: to.path, Query: to.query, Asks: to.asks, Key: key}
+	asked := upstream.Asked{Client: q.Head.Peer, Secure: q.Head.Secure, Path: to.path, Query: to.query, Asks: to.asks, Key: key}
 	if !pool.Begin(&t.Passage, q.Loop, &asked, q.Waiting) {
 		return false
 	}

@@ -14,7 +14,7 @@ import (
 	"millrace/internal/lane"
 	"millrace/internal/process/servertest"
 	"millrace/internal/upstream"
-	"millrace/internal/wire/lean"
+	"millrace/internal/wire/message"
 )
 
 // TestTripDoubted: where the server has closed the connection that a loop has taken,
@@ -88,7 +88,7 @@ func TestTripDoubted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var head lean.Head
+	var head message.Request
 	if !head.Parse("GET /x HTTP/1.1\r\nHost: a\r\n\r\n") {
 		t.Fatal("no request")
 	}

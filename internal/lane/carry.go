@@ -1,15 +1,12 @@
 package lane
 
 import (
-	"context"
-	"crypto/tls"
 	"net"
 	"net/http"
-	"net/netip"
 
 	"millrace/internal/route/site"
 	"millrace/internal/wire/field"
-	"millrace/internal/wire/lean"
+	"millrace/internal/wire/message"
 )
 
 // ForwardWith lets the loops forward requests to upstreams where c does so, without a
@@ -32,19 +29,13 @@ type Passer interface {
 
 // ForwardRequest is a request to forward. The loop uses the same one again for the next.
 type ForwardRequest struct {
-	Head   *lean.Head // its strings live as long as the request
-	Body   []byte     // the whole body
+	Head   *message.Request // its strings live as long as the request
+	Body   []byte           // the whole body
 	Scope  *Scope
 	Client net.Addr
 	Local  net.Addr // the address that the client has connected to
 	Loop   int      // the number of the loop
-	HTTP2  bool     // it came over HTTP/2, else over HTTP/1.1
 	Out    []byte   // an empty buffer for the request as it is sent
-	// ID is the request's id; "": it has none yet.
-	ID string
-	// Fields replace the request's own of the same names on the way to the upstream.
-	// One without a value only removes it.
-	Fields []field.Line
 	// Pages are the site's error pages: an answer whose status has one is for the handler.
 	Pages site.Pages
 	// Prepared is what [Prepared] returns to the handler if the request is not forwarded.
@@ -52,27 +43,6 @@ type ForwardRequest struct {
 	// Waiting.Ready is called when a request that waits for a connection to the
 	// upstream may have one: see [RoundTrip.Waits]. nil: it must not wait.
 	Waiting interface{ Ready() }
-}
-
-// From returns the client's address, the zero one for a UNIX socket.
-func (q *ForwardRequest) From() netip.Addr { return addrOf(q.Client) }
-
-// Scheme returns "http" or "https", as the client has used it.
-func (q *ForwardRequest) Scheme() string {
-	if q.Scope.Secure {
-		return "https"
-	}
-	return "http"
-}
-
-// Replaced reports whether a field of the request is one of Fields.
-func (q *ForwardRequest) Replaced(name string) bool {
-	for i := range q.Fields {
-		if q.Fields[i].Name == name {
-			return true
-		}
-	}
-	return false
 }
 
 // Prepared returns what a [Forwarder], which did not forward r, has left for r's handler in
@@ -89,22 +59,6 @@ func Prepared(r *http.Request) any {
 		}
 	}
 	return nil
-}
-
-// Request returns the request as one of net/http without a body; nil if its target is not
-// valid. Its TLS only says that there is some.
-func (q *ForwardRequest) Request(ctx context.Context) *http.Request {
-	r := q.Head.Request(ctx, q.Client.String())
-	if r == nil {
-		return nil
-	}
-	if q.Scope.Secure {
-		r.TLS = &tls.ConnectionState{HandshakeComplete: true}
-	}
-	if q.HTTP2 {
-		r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/2.0", 2, 0
-	}
-	return r
 }
 
 // Reply is an answer for the client, as a handler would have sent it.

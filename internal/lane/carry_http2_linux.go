@@ -7,7 +7,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"millrace/internal/wire/h2"
-	"millrace/internal/wire/lean"
+	"millrace/internal/wire/message"
 )
 
 // A request over HTTP/2 is forwarded as one over HTTP/1.1 is, but its connection
@@ -42,7 +42,7 @@ func (h *h2Host) Forward(id uint32, fields []hpack.HeaderField) (taken, marked b
 }
 
 // parseFields makes a head of the fields of a request.
-func parseFields(head *lean.Head, fields []hpack.HeaderField) bool {
+func parseFields(head *message.Request, fields []hpack.HeaderField) bool {
 	p, rest, ok := splitPseudo(fields)
 	if !ok || p.scheme != "https" || !head.Assemble(p.method, p.path, p.authority) {
 		return false

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"millrace/internal/wire/epoll"
-	"millrace/internal/wire/lean"
+	"millrace/internal/wire/message"
 	"millrace/internal/wire/send"
 )
 
@@ -46,7 +46,7 @@ type forwarding struct {
 	head    []byte // of the answer; over TLS with its body
 	block   []byte // the head for HTTP/2
 	forward ForwardRequest
-	request lean.Head
+	request message.Request
 	reply   Reply
 
 	calls      map[int32]*call // by the descriptor of their lines
@@ -116,8 +116,8 @@ func (lp *loop) forward(c *Conn, b []byte) bool {
 		return false
 	}
 	c.prepared = nil
-	n, v := lean.End(b)
-	if v != lean.Whole {
+	n, v := message.End(b)
+	if v != message.Whole {
 		return false
 	}
 	k := lp.ensureForwarding()
@@ -161,7 +161,8 @@ func (lp *loop) ensureForwarding() *forwarding {
 // fillForward makes the ForwardRequest of a call, whose head is in fwd.
 func (lp *loop) fillForward(f *call, body []byte) *ForwardRequest {
 	k, c := lp.fwd, f.c
-	k.forward = ForwardRequest{Head: &k.request, Body: body, Scope: c.scope, Client: c.RemoteAddr(), Local: c.local, Loop: lp.number, HTTP2: f.stream != 0, Out: k.out[:0]}
+	k.forward = ForwardRequest{Head: &k.request, Body: body, Scope: c.scope, Client: c.RemoteAddr(), Local: c.local, Loop: lp.number, Out: k.out[:0]}
+	k.request.Secure, k.request.Peer, k.request.ID, k.request.Set = c.scope.Secure, addrOf(k.forward.Client), "", nil
 	if c.wire != nil {
 		k.forward.Local = c.wire.LocalAddr()
 	}

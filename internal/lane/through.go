@@ -10,6 +10,7 @@ import (
 
 	"millrace/internal/observe/trace"
 	"millrace/internal/wire/lean"
+	"millrace/internal/wire/message"
 )
 
 // Through sets the server of simple requests that are not hot (package lean): the lane then
@@ -135,8 +136,8 @@ func (c *Conn) serveDirect() directResult {
 	if c.skipEmptyLines(); c.tracker.lost {
 		return notDirect
 	}
-	n, v := lean.End(t.p[:t.n])
-	if v == lean.Short && t.n < len(t.p) {
+	n, v := message.End(t.p[:t.n])
+	if v == message.Short && t.n < len(t.p) {
 		c.startHeadTimeout(t.n)
 		m, err := c.read(t.p[t.n:])
 		if t.n += m; err != nil {
@@ -145,7 +146,7 @@ func (c *Conn) serveDirect() directResult {
 		}
 		return lookAgain
 	}
-	if v != lean.Whole {
+	if v != message.Whole {
 		return notDirect
 	}
 	x := lean.New(string(t.p[:n]))

@@ -10,6 +10,7 @@ import (
 
 	"millrace/internal/wire/epoll"
 	"millrace/internal/wire/lean"
+	"millrace/internal/wire/message"
 	"millrace/internal/wire/send"
 )
 
@@ -46,8 +47,8 @@ func (lp *loop) submit(c *Conn, b []byte) bool {
 	if !c.canServeDirect() {
 		return false
 	}
-	n, v := lean.End(b)
-	if v != lean.Whole {
+	n, v := message.End(b)
+	if v != message.Whole {
 		return false
 	}
 	if len(b) > n {

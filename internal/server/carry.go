@@ -18,7 +18,7 @@ import (
 	"millrace/internal/route/headers"
 	"millrace/internal/route/site"
 	"millrace/internal/wire/field"
-	"millrace/internal/wire/lean"
+	"millrace/internal/wire/message"
 	"millrace/internal/wire/send"
 )
 
@@ -82,7 +82,7 @@ func (s *Server) Forward(q *lane.ForwardRequest) lane.RoundTrip {
 	if always := q.Scope.Always.Load(); always != nil {
 		x.always = *always
 	}
-	x.client = q.From()
+	x.client = q.Head.Peer
 	trusted := now.clients.Trusts(x.client)
 	if trusted {
 		x.client = now.clients.Named(x.client, h.Value(now.clients.Header()))
@@ -110,9 +110,9 @@ func (s *Server) Forward(q *lane.ForwardRequest) lane.RoundTrip {
 		x.log, x.slow = now.log, now.tracing.Slow
 		x.line = accesslog.Record{
 			Time: x.began, Remote: x.remote, Host: h.Host, Method: h.Method, Target: h.Target, Proto: "HTTP/1.1",
-			Referer: h.Value("Referer"), UserAgent: h.Value("User-Agent"), Through: true, ID: x.mark.ID, Secure: q.Scope.Secure,
+			Referer: h.Value("Referer"), UserAgent: h.Value("User-Agent"), Through: true, ID: x.mark.ID, Secure: q.Head.Secure,
 		}
-		if q.HTTP2 {
+		if q.Head.Major == 2 {
 			x.line.Proto = "HTTP/2.0"
 		}
 	}
@@ -121,7 +121,7 @@ func (s *Server) Forward(q *lane.ForwardRequest) lane.RoundTrip {
 
 // forwardable is the route of a request whose answers loops may pass on, its job, and
 // the path that it sees.
-func forwardable(table *site.Table, h *lean.Head) (route *site.Route, job lane.Passer, below string) {
+func forwardable(table *site.Table, h *message.Request) (route *site.Route, job lane.Passer, below string) {
 	st := table.Site(h.Host)
 	if st == nil || st.Trap.At(h.Path) {
 		return nil, nil, ""
@@ -156,7 +156,7 @@ func (x *forwarded) admits(q *lane.ForwardRequest) bool {
 	about := admit.Request{Client: x.client, Now: x.began}
 	for i := range about.Values {
 		if name := gate.Header(i); name != "" {
-			value, one := onlyValue(h.Lines, name)
+			value, one := onlyValue(h.Fields, name)
 			if !one {
 				return false // the handler counts each
 			}
@@ -199,14 +199,14 @@ func (x *forwarded) prepare(q *lane.ForwardRequest, now *current, trusted bool) 
 	}
 	if route.Headers != nil || route.CORS != nil {
 		x.request = requestParts{
-			method: h.Method, scheme: q.Scheme(), host: h.Host, path: h.Path, query: h.Query, target: h.Target, origin: h.Value("Origin"), from: q.Client,
+			method: h.Method, scheme: q.Head.Scheme(), host: h.Host, path: h.Path, query: h.Query, target: h.Target, origin: h.Value("Origin"), from: q.Client,
 		}
 	}
 	q.Pages = route.Intercepted
 	x.setFields(q)
 }
 
-func (x *forwarded) setFields(q *lane.ForwardRequest) { q.ID, q.Fields = x.id, x.fields }
+func (x *forwarded) setFields(q *lane.ForwardRequest) { q.Head.ID, q.Head.Set = x.id, x.fields }
 
 // Start implements [lane.RoundTrip].
 func (x *forwarded) Start(q *lane.ForwardRequest) bool {

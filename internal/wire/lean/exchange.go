@@ -7,9 +7,6 @@ import (
 	"time"
 )
 
-// fewFields is how many header fields are stored in the exchange itself.
-const fewFields = 12
-
 // Exchange is a request and its answer. What lives as long as the request is allocated at
 // once.
 type Exchange struct {
@@ -41,26 +38,6 @@ func (x *Exchange) Begin(ctx context.Context, remote string) context.CancelFunc 
 	r.ContentLength, r.Body = x.length, http.NoBody
 	x.request = r
 	return x.cancel
-}
-
-// plainRequest is the memory of a request that only Head.Request makes.
-type plainRequest struct {
-	url    url.URL
-	values [fewFields]string
-}
-
-// Request returns the head as a request of net/http without a body. client is its
-// RemoteAddr. It returns nil if the target is not valid.
-func (h *Head) Request(ctx context.Context, client string) *http.Request {
-	a := new(plainRequest)
-	if !h.locate(&a.url) {
-		return nil
-	}
-	r := new(http.Request).WithContext(ctx)
-	r.Method, r.URL, r.Header, r.Host = h.Method, &a.url, h.header(a.values[:]), h.Host
-	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.1", 1, 1
-	r.RequestURI, r.RemoteAddr, r.Body = h.Target, client, http.NoBody
-	return r
 }
 
 // Outcome says what to do with the connection after an answer.

@@ -1,4 +1,4 @@
-package lean
+package message
 
 import (
 	"net/http"
@@ -9,28 +9,28 @@ import (
 
 // Assemble begins the head of a GET or HEAD over HTTP/2 from its pseudo-header fields (RFC
 // 9113, 8.3.1). Add appends its other fields. Both return false for what net/http must
-// serve, as [Head.Parse] does.
-func (h *Head) Assemble(method, target, authority string) bool {
+// serve, as [Request.Parse] does.
+func (h *Request) Assemble(method, target, authority string) bool {
 	if method != http.MethodGet && method != http.MethodHead || authority == "" || !hostLike(authority) {
 		return false
 	}
-	h.Method, h.Target, h.Host, h.Length, h.Upgrades, h.parts = method, target, authority, 0, false, 0
-	if h.Lines == nil {
-		h.Lines = h.inline[:]
+	h.Method, h.Target, h.Host, h.Length, h.Upgrades, h.parts, h.Major, h.Minor = method, target, authority, 0, false, 0, 2, 0
+	if h.Fields == nil {
+		h.Fields = h.inline[:]
 	}
-	h.Lines = h.Lines[:0]
+	h.Fields = h.Fields[:0]
 	return h.parseTarget()
 }
 
 // Add appends a field, whose name is in lower case. A Cookie may come in parts (RFC 9113,
 // 8.2.3), which are joined.
-func (h *Head) Add(name, value string) bool {
-	if len(h.Lines) >= maxFields || !lowerToken(name) || value == "" || value[0] == ' ' || value[len(value)-1] == ' ' || !printable(value) {
+func (h *Request) Add(name, value string) bool {
+	if len(h.Fields) >= maxFields || !lowerToken(name) || value == "" || value[0] == ' ' || value[len(value)-1] == ' ' || !printable(value) {
 		return false
 	}
 	name = textproto.CanonicalMIMEHeaderKey(name)
-	for i := range h.Lines {
-		if l := &h.Lines[i]; l.Name == name {
+	for i := range h.Fields {
+		if l := &h.Fields[i]; l.Name == name {
 			if name != "Cookie" {
 				return false
 			}
@@ -48,7 +48,7 @@ func (h *Head) Add(name, value string) bool {
 	if !h.harmless(name, value) {
 		return false
 	}
-	h.Lines = append(h.Lines, field.Line{Name: name, Value: value})
+	h.Fields = append(h.Fields, field.Line{Name: name, Value: value})
 	return true
 }
 

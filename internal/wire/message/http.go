@@ -1,0 +1,89 @@
+package message
+
+import (
+	"context"
+	"crypto/tls"
+	"net/http"
+	"net/url"
+
+	"millrace/internal/wire/field"
+	"millrace/internal/wire/netset"
+)
+
+// Of makes h of a request that net/http has read, or that rules have changed: its path and
+// query are those of r.URL. It shares r's strings. Fields of one name keep their order,
+// others have none.
+func (h *Request) Of(r *http.Request) {
+	if h.Fields == nil {
+		h.Fields = h.inline[:0]
+	}
+	*h = Request{
+		Method: r.Method, Target: r.RequestURI, Host: r.Host,
+		Path: r.URL.EscapedPath(), Query: r.URL.RawQuery, HasQuery: r.URL.ForceQuery || r.URL.RawQuery != "",
+		Length: r.ContentLength, Fields: h.Fields[:0], Set: h.Set[:0],
+		Major: r.ProtoMajor, Minor: r.ProtoMinor,
+		Secure: r.TLS != nil, Peer: netset.Peer(r.RemoteAddr),
+	}
+	for name, values := range r.Header {
+		for _, value := range values {
+			h.Fields = append(h.Fields, field.Line{Name: name, Value: value})
+		}
+	}
+	h.Simple = Simple(h.Path)
+}
+
+// memory is what a request that only HTTP makes is stored in.
+type memory struct {
+	url    url.URL
+	values [fewFields]string
+}
+
+// HTTP returns the head as a request of net/http without a body. client is its
+// RemoteAddr. Its TLS only says that there is some. It returns nil if the target is not
+// valid.
+func (h *Request) HTTP(ctx context.Context, client string) *http.Request {
+	m := new(memory)
+	if !h.URL(&m.url) {
+		return nil
+	}
+	r := new(http.Request).WithContext(ctx)
+	r.Method, r.URL, r.Header, r.Host = h.Method, &m.url, h.Header(m.values[:]), h.Host
+	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.1", 1, 1
+	if h.Major == 2 {
+		r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/2.0", 2, 0
+	}
+	if h.Secure {
+		r.TLS = &tls.ConnectionState{HandshakeComplete: true}
+	}
+	r.RequestURI, r.RemoteAddr, r.Body = h.Target, client, http.NoBody
+	return r
+}
+
+// Header makes a map of the fields, of which each name stands once. values is memory for
+// their values, if that suffices.
+func (h *Request) Header(values []string) http.Header {
+	if len(h.Fields) > len(values) {
+		values = make([]string, len(h.Fields))
+	}
+	header := make(http.Header, len(h.Fields))
+	for i := range h.Fields {
+		values[i] = h.Fields[i].Value
+		header[h.Fields[i].Name] = values[i : i+1 : i+1]
+	}
+	return header
+}
+
+// URL stores the URL of the target in its argument. It returns false if there is none.
+func (h *Request) URL(to *url.URL) bool {
+	if !h.Simple {
+		u, err := url.ParseRequestURI(h.Target)
+		if err != nil {
+			return false
+		}
+		*to = *u
+		return true
+	}
+	to.Path, to.RawQuery = h.Path, h.Query
+	to.ForceQuery = h.HasQuery && h.Query == ""
+	return true
+}
