@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"millrace/importer/draft"
 	"millrace/importer/nginxconf"
 )
 
@@ -23,7 +24,7 @@ type NginxOptions struct {
 }
 
 // StartNginx starts nginx by the lines of a config. The caller stops it.
-func StartNginx(ctx context.Context, list []*nginxconf.Directive, o NginxOptions) (*Server, error) {
+func StartNginx(ctx context.Context, list []*draft.Directive, o NginxOptions) (*Server, error) {
 	s, err := folder("nginx")
 	if err != nil {
 		return nil, err
@@ -59,9 +60,9 @@ type rewriter struct {
 }
 
 // config is the whole of it.
-func (r *rewriter) config(list []*nginxconf.Directive) (string, error) {
-	own := func(name string, args ...string) *nginxconf.Directive { return nginxconf.New(name, args...) }
-	out := []*nginxconf.Directive{
+func (r *rewriter) config(list []*draft.Directive) (string, error) {
+	own := func(name string, args ...string) *draft.Directive { return &draft.Directive{Name: name, Args: args} }
+	out := []*draft.Directive{
 		own("daemon", "off"), own("worker_processes", "1"),
 		own("pid", filepath.Join(r.dir, "nginx.pid")), own("error_log", filepath.Join(r.dir, "error.log"), "error"),
 	}
@@ -70,17 +71,17 @@ func (r *rewriter) config(list []*nginxconf.Directive) (string, error) {
 	}
 	http := own("http")
 	http.Opens = true
-	http.Block = []*nginxconf.Directive{own("access_log", "off")}
+	http.Block = []*draft.Directive{own("access_log", "off")}
 	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
 		http.Block = append(http.Block, own(kind+"_temp_path", filepath.Join(r.dir, kind)))
 	}
-	var events *nginxconf.Directive
-	whole := slices.ContainsFunc(list, func(d *nginxconf.Directive) bool { return d.Name.Text == "http" })
+	var events *draft.Directive
+	whole := slices.ContainsFunc(list, func(d *draft.Directive) bool { return d.Name == "http" })
 	if !whole {
 		http.Block = append(http.Block, r.block(list)...)
 	}
 	for _, d := range list {
-		switch d.Name.Text {
+		switch d.Name {
 		case "http":
 			http.Block = append(http.Block, r.block(d.Block)...)
 		case "events":
@@ -109,9 +110,9 @@ func dropped() []string {
 	}
 }
 
-func (r *rewriter) block(list []*nginxconf.Directive) (out []*nginxconf.Directive) {
+func (r *rewriter) block(list []*draft.Directive) (out []*draft.Directive) {
 	for _, d := range list {
-		name := d.Name.Text
+		name := d.Name
 		if slices.Contains(dropped(), name) {
 			continue
 		}
@@ -132,32 +133,32 @@ func (r *rewriter) block(list []*nginxconf.Directive) (out []*nginxconf.Directiv
 }
 
 // files gives the files of a directive their place.
-func (r *rewriter) files(d *nginxconf.Directive) {
+func (r *rewriter) files(d *draft.Directive) {
 	if len(d.Args) == 0 {
 		return
 	}
-	switch d.Name.Text {
+	switch d.Name {
 	case "ssl_certificate", "ssl_client_certificate":
-		d.Args = []nginxconf.Word{nginxconf.NewWord(r.options.Cert)}
+		d.Args = []string{r.options.Cert}
 	case "ssl_certificate_key":
-		d.Args = []nginxconf.Word{nginxconf.NewWord(r.options.Key)}
+		d.Args = []string{r.options.Key}
 	case "proxy_cache_path", "fastcgi_cache_path", "uwsgi_cache_path", "scgi_cache_path":
 		r.caches++
-		d.Args[0] = nginxconf.NewWord(filepath.Join(r.dir, fmt.Sprint("cache", r.caches)))
+		d.Args[0] = filepath.Join(r.dir, fmt.Sprint("cache", r.caches))
 	case "auth_basic_user_file", "proxy_ssl_trusted_certificate", "proxy_ssl_certificate", "proxy_ssl_certificate_key":
-		if file := d.Args[0].Text; !filepath.IsAbs(file) && file != "off" {
-			d.Args[0] = nginxconf.NewWord(filepath.Join(r.options.Dir, file))
+		if file := d.Args[0]; !filepath.IsAbs(file) && file != "off" {
+			d.Args[0] = filepath.Join(r.options.Dir, file)
 		}
 	}
 }
 
 // server gives a block loopback addresses, and lists its sites.
-func (r *rewriter) server(d *nginxconf.Directive) []*nginxconf.Directive {
-	var out []*nginxconf.Directive
+func (r *rewriter) server(d *draft.Directive) []*draft.Directive {
+	var out []*draft.Directive
 	seen := map[string]bool{}
 	listens, secureAll := 0, false
 	for _, e := range d.Block {
-		secureAll = secureAll || e.Name.Text == "ssl" && e.Arg(0) == "on"
+		secureAll = secureAll || e.Name == "ssl" && e.Arg(0) == "on"
 	}
 	hosts := serverHosts(d)
 	take := func(address string, secure bool, options ...string) {
@@ -166,17 +167,17 @@ func (r *rewriter) server(d *nginxconf.Directive) []*nginxconf.Directive {
 			return
 		}
 		seen[to] = true
-		out = append(out, nginxconf.New("listen", append([]string{to}, options...)...))
+		out = append(out, &draft.Directive{Name: "listen", Args: append([]string{to}, options...)})
 		for _, h := range hosts {
 			r.sites = append(r.sites, Site{Host: h, TLS: secure, Theirs: to})
 		}
 	}
 	for _, e := range d.Block {
-		if e.Name.Text != "listen" {
+		if e.Name != "listen" {
 			continue
 		}
 		listens++
-		texts := e.Texts()
+		texts := e.Words()
 		if len(texts) == 0 || slices.Contains(texts, "quic") || strings.HasPrefix(texts[0], "unix:") {
 			continue
 		}
@@ -191,7 +192,7 @@ func (r *rewriter) server(d *nginxconf.Directive) []*nginxconf.Directive {
 	if listens == 0 {
 		take("80", false)
 	}
-	rest := slices.DeleteFunc(r.block(d.Block), func(e *nginxconf.Directive) bool { return e.Name.Text == "listen" })
+	rest := slices.DeleteFunc(r.block(d.Block), func(e *draft.Directive) bool { return e.Name == "listen" })
 	return append(out, rest...)
 }
 
@@ -207,12 +208,12 @@ func (r *rewriter) address(theirs string, secure bool) (string, error) {
 }
 
 // serverHosts are hosts that a block answers for: one for each of its names.
-func serverHosts(d *nginxconf.Directive) (hosts []string) {
+func serverHosts(d *draft.Directive) (hosts []string) {
 	for _, e := range d.Block {
-		if e.Name.Text != "server_name" {
+		if e.Name != "server_name" {
 			continue
 		}
-		for _, name := range e.Texts() {
+		for _, name := range e.Words() {
 			name = strings.ToLower(name)
 			switch {
 			case strings.HasPrefix(name, "*."):

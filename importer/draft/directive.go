@@ -11,10 +11,13 @@ type Directive struct {
 	Name  string
 	Args  []string
 	Block []*Directive
-	Opens bool // it has a block, empty or not
-	Tag   bool // it is written as <Name …>
+	Opens bool   // it has a block, empty or not
+	Tag   bool   // it is written as <Name …>
+	Code  string // what is in the braces, where that are no directives
 	File  string
 	Line  int
+
+	Written string // as it stands in the file, without its block; "" if that is not known
 }
 
 // At is file:line.
@@ -22,6 +25,9 @@ func (d *Directive) At() string { return fmt.Sprintf("%s:%d", d.File, d.Line) }
 
 // String is the line, without its block.
 func (d *Directive) String() string {
+	if d.Written != "" {
+		return d.Written
+	}
 	words := []string{d.Name}
 	for _, a := range d.Args {
 		if a == "" || strings.ContainsAny(a, " \t\"") {
@@ -43,8 +49,18 @@ func (d *Directive) Arg(i int) string {
 	return d.Args[i]
 }
 
+// Words are the arguments; of nil, none.
+func (d *Directive) Words() []string {
+	if d == nil {
+		return nil
+	}
+	return d.Args
+}
+
 // Ledger keeps the outcome of each line of a config, until it is reported.
 type Ledger struct {
+	Opaque func(*Directive) bool // blocks whose lines are no directives; nil: none
+
 	outcomes map[*Directive]Note
 }
 
@@ -63,6 +79,14 @@ func (l *Ledger) Used(list ...*Directive) {
 // Standard marks a line as replaced by a default.
 func (l *Ledger) Standard(d *Directive, why string) {
 	if d != nil && l.outcomes[d].Outcome == 0 {
+		l.outcomes[d] = Note{Outcome: Defaulted, Why: why}
+	}
+}
+
+// Partly marks a translated line as one that is not carried over as it stands, or not
+// everywhere.
+func (l *Ledger) Partly(d *Directive, why string) {
+	if l.outcomes[d].Outcome == Translated {
 		l.outcomes[d] = Note{Outcome: Defaulted, Why: why}
 	}
 }
@@ -97,6 +121,9 @@ func (l *Ledger) Whole(d *Directive, outcome Outcome, why string) {
 // Outcome is what became of a line, 0 if nobody has said.
 func (l *Ledger) Outcome(d *Directive) Outcome { return l.outcomes[d].Outcome }
 
+// Note is what became of a line, and why.
+func (l *Ledger) Note(d *Directive) Note { return l.outcomes[d] }
+
 // Report lists each line with its outcome; otherwise decides for lines that no translation
 // has marked. A line that was imported in several places is reported once for each
 // outcome.
@@ -118,7 +145,9 @@ func (l *Ledger) Report(list []*Directive, otherwise func(*Directive) Note) *Rep
 			if note.Outcome == Untranslated && d.Opens && l.outcomes[d].Outcome != 0 {
 				continue // what is inside went with it
 			}
-			walk(d.Block)
+			if l.Opaque == nil || !l.Opaque(d) {
+				walk(d.Block)
+			}
 		}
 	}
 	walk(list)

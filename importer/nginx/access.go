@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"millrace/importer/draft"
-	"millrace/importer/nginxconf"
 )
 
 // access translates allow and deny; closed: nobody may come in. nginx takes the first line
@@ -19,17 +18,17 @@ func (t *site) access(l *location) (access *draft.Node, closed bool) {
 	byRules := false
 	for _, d := range list {
 		address := network(d.Arg(0))
-		t.im.used(d)
+		t.im.Used(d)
 		switch {
 		case address == "all":
-			if d.Name.Text == "deny" && len(allowed) == 0 {
+			if d.Name == "deny" && len(allowed) == 0 {
 				return nil, true
 			}
-			if d.Name.Text == "allow" {
+			if d.Name == "allow" {
 				allowed = nil
 			}
 			return t.accessKeys(l, list, allowed, denials, byRules), false
-		case d.Name.Text == "allow":
+		case d.Name == "allow":
 			allowed = append(allowed, address)
 		default:
 			byRules = byRules || len(allowed) > 0
@@ -50,7 +49,7 @@ func network(text string) string {
 	return text
 }
 
-func (t *site) accessKeys(l *location, list []*nginxconf.Directive, allowed, denials []string, byRules bool) *draft.Node {
+func (t *site) accessKeys(l *location, list []*draft.Directive, allowed, denials []string, byRules bool) *draft.Node {
 	if byRules {
 		t.accessRules(l, list)
 		return nil
@@ -70,17 +69,17 @@ func (t *site) accessKeys(l *location, list []*nginxconf.Directive, allowed, den
 
 // accessRules writes lists in which an exception comes first, as rules: "allow 10.0.0.1;
 // deny 10.0.0.0/8; allow all".
-func (t *site) accessRules(l *location, list []*nginxconf.Directive) {
+func (t *site) accessRules(l *location, list []*draft.Directive) {
 	var allowed []string
 	for _, d := range list {
 		address := network(d.Arg(0))
 		switch {
 		case address == "unix":
-			t.im.leave(d, "rules are for no clients of UNIX sockets")
+			t.im.Leave(d, "rules are for no clients of UNIX sockets")
 			continue
-		case d.Name.Text == "allow" && address == "all":
+		case d.Name == "allow" && address == "all":
 			return
-		case d.Name.Text == "allow":
+		case d.Name == "allow":
 			allowed = append(allowed, "!"+address)
 			continue
 		}
@@ -103,26 +102,26 @@ func (t *site) rateLimit(l *location, node *draft.Node) {
 	limits := l.all("limit_req")
 	for i, d := range limits {
 		if i > 0 {
-			t.im.leave(d, "a route has one rate_limit, beside that of its site")
+			t.im.Leave(d, "a route has one rate_limit, beside that of its site")
 			continue
 		}
 		limit, err := t.limitOf(d)
 		if err != "" {
-			t.im.leave(d, err)
+			t.im.Leave(d, err)
 			continue
 		}
-		t.im.used(d)
+		t.im.Used(d)
 		node.Set("rate_limit", limit)
 	}
 	if d := l.last("limit_req_status"); d != nil && len(limits) > 0 {
-		t.im.standard(d, "who asks too often gets 429 with Retry-After")
+		t.im.Standard(d, "who asks too often gets 429 with Retry-After")
 	}
 }
 
 // limitOf is one limit, or what to do instead.
-func (t *site) limitOf(d *nginxconf.Directive) (*draft.Node, string) {
+func (t *site) limitOf(d *draft.Directive) (*draft.Node, string) {
 	zone, burst := "", 0
-	for _, w := range d.Texts() {
+	for _, w := range d.Words() {
 		name, value, _ := strings.Cut(w, "=")
 		switch name {
 		case "zone":
@@ -149,7 +148,7 @@ func (t *site) limitOf(d *nginxconf.Directive) (*draft.Node, string) {
 		default:
 			return nil, "write a rate_limit (docs/protection.md): it counts by address, by header, or all clients of a route, and not by " + key
 		}
-		t.im.used(z)
+		t.im.Used(z)
 		return limit, ""
 	}
 	return nil, "write a rate_limit (docs/protection.md): its zone is not to be found"

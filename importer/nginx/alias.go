@@ -20,18 +20,18 @@ func (t *site) insideAlias(l *location) bool {
 		return false // one expression says which scripts are run
 	}
 	for _, d := range l.list {
-		switch d.Name.Text {
+		switch d.Name {
 		case "alias", "access_log", "log_not_found", "index":
 		case "proxy_pass", "uwsgi_pass", "scgi_pass", "grpc_pass", "root", "return", "auth_request", "limit_except", "autoindex":
 			return false
 		case "expires", "add_header":
-			t.im.leave(d, "the folder's route answers for this expression, too: write it there, into static.cache_control or headers")
+			t.im.Leave(d, "the folder's route answers for this expression, too: write it there, into static.cache_control or headers")
 		}
 	}
 	if l.own("fastcgi_pass") != nil {
 		outer.php = l
 	}
-	t.im.used(l.own("alias"), l.last("alias"))
+	t.im.Used(l.own("alias"), l.last("alias"))
 	l.rules = append(l.rules, ruleDraft{node: l.match().Set("route", draft.Text(outer.key)), comment: l.block.At()})
 	l.whole = true
 	return true
@@ -62,7 +62,7 @@ func (t *site) aliasPHP() {
 		if php == nil {
 			continue
 		}
-		if !slices.Contains(l.last("index").Texts(), "index.php") && php.Get("only") == nil {
+		if !slices.Contains(l.last("index").Words(), "index.php") && php.Get("only") == nil {
 			php.Set("only", draft.Verbatim(l.php.expr))
 		}
 		php.Set("front", draft.Text("off"))

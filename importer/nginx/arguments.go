@@ -3,18 +3,17 @@ package nginx
 import (
 	"fmt"
 	"maps"
+	"millrace/importer/draft"
 	"slices"
 	"strings"
-
-	"millrace/importer/nginxconf"
 )
 
 // Check finds a directive that has swallowed the next line since its ";" is missing:
 // nginx would not start with it, and the importer would miss that next line, perhaps a
 // "deny all".
-func Check(list []*nginxconf.Directive) error {
+func Check(list []*draft.Directive) error {
 	for _, d := range list {
-		if wholeBlocks()[d.Name.Text] {
+		if wholeBlocks()[d.Name] {
 			continue
 		}
 		if err := checkArguments(d); err != nil {
@@ -27,19 +26,19 @@ func Check(list []*nginxconf.Directive) error {
 	return nil
 }
 
-func checkArguments(d *nginxconf.Directive) error {
-	bounds, known := arguments()[d.Name.Text]
+func checkArguments(d *draft.Directive) error {
+	bounds, known := arguments()[d.Name]
 	if n := len(d.Args); known && !d.Opens && (n < bounds.least || n > bounds.most) {
-		what := fmt.Sprintf("%s has %d arguments", d.Name.Text, n)
+		what := fmt.Sprintf("%s has %d arguments", d.Name, n)
 		if n > bounds.most {
 			what += `: is there a ";" missing?`
 		}
 		return fmt.Errorf("%s: %s", d.At(), what)
 	}
-	if d.Name.Text != "listen" || d.Opens {
+	if d.Name != "listen" || d.Opens {
 		return nil
 	}
-	for i, text := range d.Texts() {
+	for i, text := range d.Words() {
 		name, _, _ := strings.Cut(text, "=")
 		if i > 0 && !slices.Contains(listenOptions(), name) {
 			return fmt.Errorf(`%s: listen has no parameter %q: is there a ";" missing?`, d.At(), text)
@@ -74,7 +73,7 @@ func meant(name string) string {
 	names := strings.Fields("server_name listen location index try_files error_page upstream server access_log error_log limit_req limit_conn proxy_cache proxy_cache_valid")
 	names = slices.AppendSeq(names, maps.Keys(arguments()))
 	for _, r := range slices.Concat(defaults(), missing()) {
-		names = append(names, r.names...)
+		names = append(names, strings.Fields(r.Names)...)
 	}
 	slices.Sort(names)
 	for _, n := range names {

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"millrace/importer/draft"
-	"millrace/importer/nginxconf"
 )
 
 // authRequest translates auth_request.
@@ -24,7 +23,7 @@ func (t *site) authRequest(l *location) {
 		t.close(d, "write auth: {url: …} (docs/protection.md): "+err.Error()+". The site answers 403 until its first rule is removed")
 		return
 	}
-	t.im.used(d)
+	t.im.Used(d)
 	l.authURL = url
 }
 
@@ -67,11 +66,11 @@ func (t *site) asked(path string) *location {
 // isAsked reports whether a location is for auth_request alone: it needs no route, since
 // the server asks by itself.
 func (t *site) isAsked(l *location) bool {
-	if l.own("internal") == nil || !slices.ContainsFunc(t.im.all(t.server.scope, "auth_request"), func(d *nginxconf.Directive) bool { return t.asked(d.Arg(0)) == l }) {
+	if l.own("internal") == nil || !slices.ContainsFunc(t.im.all(t.server.scope, "auth_request"), func(d *draft.Directive) bool { return t.asked(d.Arg(0)) == l }) {
 		return false
 	}
 	for _, d := range l.list {
-		t.im.standard(d, "auth.url asks with the client's fields and X-Forwarded-Uri, -Method and -Host")
+		t.im.Standard(d, "auth.url asks with the client's fields and X-Forwarded-Uri, -Method and -Host")
 	}
 	t.answers(l, draft.Denied(404))
 	return true
@@ -79,14 +78,14 @@ func (t *site) isAsked(l *location) bool {
 
 // copied reports whether a field for the upstream is taken from the answer to
 // auth_request, by the same name: then auth.copy has it.
-func (t *site) copied(l *location, d *nginxconf.Directive) bool {
+func (t *site) copied(l *location, d *draft.Directive) bool {
 	if l.authURL == "" {
 		return false
 	}
 	for _, set := range l.all("auth_request_set") {
 		field, is := strings.CutPrefix(set.Arg(1), "$upstream_http_")
 		if is && d.Arg(1) == set.Arg(0) && strings.EqualFold(headerName(field), d.Arg(0)) {
-			t.im.used(set, d)
+			t.im.Used(set, d)
 			l.copies = append(l.copies, d.Arg(0))
 			return true
 		}

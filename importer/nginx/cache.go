@@ -5,24 +5,23 @@ import (
 	"strings"
 
 	"millrace/importer/draft"
-	"millrace/importer/nginxconf"
 )
 
 // cache translates proxy_cache; it returns the job, cache or proxy.
 func (t *site) cache(l *location, o *draft.Node) string {
 	zone := l.last("proxy_cache")
 	if zone == nil || zone.Arg(0) == "off" {
-		t.im.used(zone)
+		t.im.Used(zone)
 		return "proxy"
 	}
-	t.im.used(zone)
+	t.im.Used(zone)
 	t.cacheTimes(l, o)
 	t.cacheStale(l, o)
 	t.cacheKey(l, o)
 	t.cacheBypass(l)
 	t.cacheSize(o, zone.Arg(0))
 	if d := l.last("proxy_ignore_headers"); d != nil {
-		t.im.leave(d, "a rule of the cache with ttl counts more than what the answer says: rules: [{path: /*, ttl: 10m}]; share: true for answers with cookies")
+		t.im.Leave(d, "a rule of the cache with ttl counts more than what the answer says: rules: [{path: /*, ttl: 10m}]; share: true for answers with cookies")
 	}
 	if headers := o.Get("request_headers"); headers != nil {
 		o.Remove("request_headers")
@@ -30,11 +29,10 @@ func (t *site) cache(l *location, o *draft.Node) string {
 			switch strings.ToLower(d.Arg(0)) {
 			case "host", "upgrade", "connection", "x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "forwarded":
 			case "x-real-ip":
-				t.im.leave(d, "a cache's answers are for everyone: its upstream is told of no client by X-Real-IP")
-				t.im.fates[d] = draft.Note{Outcome: draft.Defaulted, Why: "a cache's answers are for everyone: its upstream is not told of one client"}
+				t.im.Partly(d, "a cache's answers are for everyone: its upstream is not told of one client")
 			default:
 				if strings.Contains(d.Arg(1), "$") {
-					t.im.leave(d, "a cache's answers are for everyone: its request_headers have no variables")
+					t.im.Leave(d, "a cache's answers are for everyone: its request_headers have no variables")
 					continue
 				}
 				h := o.Child("request_headers").Flow()
@@ -71,16 +69,16 @@ func (t *site) ownFolder(o *draft.Node) {
 func (t *site) cacheTimes(l *location, o *draft.Node) {
 	rules := draft.List()
 	for _, d := range l.all("proxy_cache_valid") {
-		texts := d.Texts()
+		texts := d.Words()
 		if len(texts) == 0 {
 			continue
 		}
 		age, ok := duration(texts[len(texts)-1])
 		if !ok {
-			t.im.leave(d, "set ttl of the cache")
+			t.im.Leave(d, "set ttl of the cache")
 			continue
 		}
-		t.im.used(d)
+		t.im.Used(d)
 		statuses := texts[:len(texts)-1]
 		var others []string
 		for _, s := range statuses {
@@ -111,8 +109,8 @@ func (t *site) cacheStale(l *location, o *draft.Node) {
 	if d == nil {
 		return
 	}
-	t.im.used(d)
-	for _, w := range d.Texts() {
+	t.im.Used(d)
+	for _, w := range d.Words() {
 		switch {
 		case w == "updating":
 			o.Set("stale_while_revalidate", draft.Text("24h"))
@@ -139,11 +137,11 @@ func (t *site) cacheKey(l *location, o *draft.Node) {
 		} else if name, is := strings.CutPrefix(m, "$cookie_"); is {
 			cookies = append(cookies, name)
 		} else {
-			t.im.leave(d, fmt.Sprintf("the key has no %s: see key of the cache in docs/config.md", m))
+			t.im.Leave(d, fmt.Sprintf("the key has no %s: see key of the cache in docs/config.md", m))
 			return
 		}
 	}
-	t.im.standard(d, "host, path and query are the key of an answer")
+	t.im.Standard(d, "host, path and query are the key of an answer")
 	if len(headers) > 0 {
 		key.Set("headers", draft.Texts(headers...))
 	}
@@ -155,8 +153,7 @@ func (t *site) cacheKey(l *location, o *draft.Node) {
 	}
 	if key.Len() > 0 {
 		o.Set("key", key.Flow())
-		t.im.used(d)
-		t.im.fates[d] = draft.Note{Outcome: draft.Translated}
+		t.im.Used(d)
 	}
 }
 
@@ -165,13 +162,13 @@ func (t *site) cacheBypass(l *location) {
 	for _, name := range []string{"proxy_cache_bypass", "proxy_no_cache"} {
 		for _, d := range l.all(name) {
 			known := true
-			for _, w := range d.Texts() {
+			for _, w := range d.Words() {
 				known = known && (strings.HasPrefix(w, "$cookie_") || w == "$http_authorization" || w == "$http_cache_control" || w == "$http_pragma" || w == "$arg_nocache" && false)
 			}
 			if known {
-				t.im.standard(d, "requests with cookies or Authorization pass by the cache, and a client cannot make it ask again (docs/cache.md)")
+				t.im.Standard(d, "requests with cookies or Authorization pass by the cache, and a client cannot make it ask again (docs/cache.md)")
 			} else {
-				t.im.leave(d, "requests with cookies or Authorization pass by the cache; for others write a rule with a condition that names a proxy route")
+				t.im.Leave(d, "requests with cookies or Authorization pass by the cache; for others write a rule with a condition that names a proxy route")
 			}
 		}
 	}
@@ -183,7 +180,7 @@ func (t *site) cacheSize(o *draft.Node, zone string) {
 		if !strings.Contains(d.String(), "keys_zone="+zone+":") {
 			continue
 		}
-		for _, w := range d.Texts() {
+		for _, w := range d.Words() {
 			if v, is := strings.CutPrefix(w, "max_size="); is {
 				if s, ok := size(v); ok {
 					o.Set("disk", draft.Text(diskOf(d)))
@@ -191,12 +188,12 @@ func (t *site) cacheSize(o *draft.Node, zone string) {
 				}
 			}
 		}
-		t.im.used(d)
+		t.im.Used(d)
 	}
 }
 
 // diskOf is a folder beside nginx's: neither can read the other's files.
-func diskOf(d *nginxconf.Directive) string {
+func diskOf(d *draft.Directive) string {
 	name := strings.ReplaceAll(strings.Trim(strings.TrimPrefix(d.Arg(0), "/var/cache/"), "/"), "/", "-")
 	return "/var/cache/millrace/" + name
 }

@@ -9,11 +9,10 @@ import (
 	"strings"
 
 	"millrace/importer/draft"
-	"millrace/importer/nginxconf"
 )
 
 // condition translates an if: each way in which it may hold becomes a rule.
-func (t *site) condition(d *nginxconf.Directive, l *location) {
+func (t *site) condition(d *draft.Directive, l *location) {
 	words := ifWords(d)
 	if t.fileCondition(d, l, words) {
 		return
@@ -24,55 +23,55 @@ func (t *site) condition(d *nginxconf.Directive, l *location) {
 		return
 	}
 	for _, inner := range d.Block {
-		switch inner.Name.Text {
+		switch inner.Name {
 		case "return", "rewrite", "break":
 		case "set":
 			t.leaveSet(d, inner)
 		default:
-			t.im.leave(inner, "rules rewrite, redirect, answer or name a route: write one of them for this if")
-			t.im.leave(d, "what it does is not carried over")
+			t.im.Leave(inner, "rules rewrite, redirect, answer or name a route: write one of them for this if")
+			t.im.Leave(d, "what it does is not carried over")
 		}
 	}
-	if t.im.fates[d].Outcome != draft.Untranslated {
-		t.im.used(d)
+	if t.im.Outcome(d) != draft.Untranslated {
+		t.im.Used(d)
 	}
 	for _, way := range ways {
 		if way.partly != "" && slices.ContainsFunc(d.Block, refuses) {
-			t.im.leave(d, way.partly)
+			t.im.Leave(d, way.partly)
 		}
 		t.ifBody(d, l, way)
 	}
 }
 
 // leaveSet reports a set within an if: rules do not know its value.
-func (t *site) leaveSet(d, set *nginxconf.Directive) {
+func (t *site) leaveSet(d, set *draft.Directive) {
 	do := "a rule for each way in which it holds does it"
 	if strings.Contains(d.Arg(0), "$host") || strings.Contains(d.Arg(0), "$http_host") {
 		do = "write a rule for each name: {host: [www.example.org], redirect: {to: 'https://example.org{uri}', status: 301}}"
 	}
-	t.im.leave(set, do)
-	t.im.leave(d, do)
+	t.im.Leave(set, do)
+	t.im.Leave(d, do)
 }
 
 // lostCondition reports an if that cannot be translated. One that keeps clients out closes
 // the site.
-func (t *site) lostCondition(d *nginxconf.Directive, do string) {
+func (t *site) lostCondition(d *draft.Directive, do string) {
 	if slices.ContainsFunc(d.Block, refuses) {
 		t.close(d, do+". The site answers 403 until its first rule is removed")
 		return
 	}
-	t.im.leave(d, do)
+	t.im.Leave(d, do)
 }
 
 // refuses reports whether a line turns clients away: a return with any 4xx.
 // 495 to 497 are nginx's own for certificates, 444 closes the connection.
-func refuses(d *nginxconf.Directive) bool {
-	return d.Name.Text == "return" && regexp.MustCompile(`^4\d\d$`).MatchString(d.Arg(0))
+func refuses(d *draft.Directive) bool {
+	return d.Name == "return" && regexp.MustCompile(`^4\d\d$`).MatchString(d.Arg(0))
 }
 
 // ifWords are the words of a condition without its parentheses.
-func ifWords(d *nginxconf.Directive) []string {
-	words := d.Texts()
+func ifWords(d *draft.Directive) []string {
+	words := slices.Clone(d.Args)
 	if len(words) == 0 {
 		return nil
 	}
@@ -93,15 +92,15 @@ type way struct {
 }
 
 // ifBody writes the rules of an if's block.
-func (t *site) ifBody(d *nginxconf.Directive, l *location, w way) {
+func (t *site) ifBody(d *draft.Directive, l *location, w way) {
 	for _, inner := range d.Block {
-		switch inner.Name.Text {
+		switch inner.Name {
 		case "return":
 			t.ifReturn(inner, l, w)
 			return
 		case "rewrite":
 			if w.when.Get("path") != nil || w.when.Get("regex") != nil {
-				t.im.leave(inner, "a rule has one path or expression: put this one and that of the if together")
+				t.im.Leave(inner, "a rule has one path or expression: put this one and that of the if together")
 				if slices.ContainsFunc(d.Block, refuses) {
 					t.lostCondition(d, "what it refuses is not carried over")
 				}
@@ -109,12 +108,12 @@ func (t *site) ifBody(d *nginxconf.Directive, l *location, w way) {
 			}
 			t.rewrite(inner, l, w.when)
 		case "break":
-			t.im.standard(inner, "rules of a site end where one answers")
+			t.im.Standard(inner, "rules of a site end where one answers")
 		}
 	}
 }
 
-func (t *site) ifReturn(d *nginxconf.Directive, l *location, w way) {
+func (t *site) ifReturn(d *draft.Directive, l *location, w way) {
 	n := draft.Map()
 	w.when.CopyTo(n)
 	at := *l
@@ -127,28 +126,28 @@ func (t *site) ifReturn(d *nginxconf.Directive, l *location, w way) {
 	copied.Args = slices.Clone(d.Args)
 	for i, g := range w.groups {
 		for j := range copied.Args {
-			copied.Args[j].Text = strings.ReplaceAll(copied.Args[j].Text, fmt.Sprintf("$%d", i), g)
+			copied.Args[j] = strings.ReplaceAll(copied.Args[j], fmt.Sprintf("$%d", i), g)
 		}
 	}
 	if last := len(copied.Args) - 1; w.query && last > 0 {
-		if re, err := regexp.Compile(w.expr); err == nil && re.NumSubexp() > 0 && strings.HasSuffix(copied.Args[last].Text, fmt.Sprintf("$%d", re.NumSubexp())) {
-			copied.Args[last].Text += "$is_args$args"
+		if re, err := regexp.Compile(w.expr); err == nil && re.NumSubexp() > 0 && strings.HasSuffix(copied.Args[last], fmt.Sprintf("$%d", re.NumSubexp())) {
+			copied.Args[last] += "$is_args$args"
 		}
 	}
 	for name, v := range w.values {
 		for j := range copied.Args {
-			copied.Args[j].Text = strings.ReplaceAll(copied.Args[j].Text, name, v)
+			copied.Args[j] = strings.ReplaceAll(copied.Args[j], name, v)
 		}
 	}
 	answer, err := t.returned(&copied, &at)
 	switch {
 	case err == nil:
-		t.im.used(d)
+		t.im.Used(d)
 	case refusal(d) != nil:
 		answer = refusal(d)
-		t.im.leave(d, fmt.Sprintf("it refuses with a short text instead: %v", err))
+		t.im.Leave(d, fmt.Sprintf("it refuses with a short text instead: %v", err))
 	default:
-		t.im.leave(d, fmt.Sprintf("write it as a rule: %v", err))
+		t.im.Leave(d, fmt.Sprintf("write it as a rule: %v", err))
 		return
 	}
 	answer.CopyTo(n)
@@ -156,7 +155,7 @@ func (t *site) ifReturn(d *nginxconf.Directive, l *location, w way) {
 }
 
 // fileCondition translates an if on whether a file exists (-f), as try; true: it was one.
-func (t *site) fileCondition(d *nginxconf.Directive, l *location, words []string) bool {
+func (t *site) fileCondition(d *draft.Directive, l *location, words []string) bool {
 	if len(words) != 2 || !regexp.MustCompile(`^!?-[fdex]$`).MatchString(words[0]) {
 		return false
 	}
@@ -167,21 +166,21 @@ func (t *site) fileCondition(d *nginxconf.Directive, l *location, words []string
 		return true
 	}
 	for _, inner := range d.Block {
-		switch inner.Name.Text {
+		switch inner.Name {
 		case "rewrite":
 			target, _, _ := strings.Cut(inner.Arg(1), "?")
 			all, _ := everything(inner.Arg(0))
 			if !all || strings.Contains(target, "$") && target != "/index.php/$1" && target != "/index.php$1" || strings.Contains(target, "://") || inner.Arg(2) == "permanent" || inner.Arg(2) == "redirect" {
-				t.im.leave(inner, "write try for the route: it leads to one path for all files that are not there")
+				t.im.Leave(inner, "write try for the route: it leads to one path for all files that are not there")
 				continue
 			}
 			target = strings.TrimSuffix(strings.TrimSuffix(target, "$1"), "/")
 			l.fallback = "/" + strings.TrimLeft(target, "/")
-			t.im.used(d, inner)
+			t.im.Used(d, inner)
 			if strings.Contains(inner.Arg(1), "?") && l.fallback != "/index.php" {
-				t.im.leave(inner, "the query is not added: the application must read the path itself (REQUEST_URI)")
+				t.im.Leave(inner, "the query is not added: the application must read the path itself (REQUEST_URI)")
 			} else if strings.Contains(inner.Arg(1), "?") {
-				t.im.standard(inner, "the front controller reads the path itself (REQUEST_URI)")
+				t.im.Standard(inner, "the front controller reads the path itself (REQUEST_URI)")
 			}
 		case "proxy_pass":
 			key := "@upstream"
@@ -190,16 +189,16 @@ func (t *site) fileCondition(d *nginxconf.Directive, l *location, words []string
 				t.routeOptions(at, node)
 				t.route(at, node)
 				l.fallback = key
-				t.im.used(d)
+				t.im.Used(d)
 			}
 		case "return":
-			t.im.used(d)
-			t.im.standard(inner, "a file that is not there has the status 404")
+			t.im.Used(d)
+			t.im.Standard(inner, "a file that is not there has the status 404")
 		case "break":
-			t.im.standard(inner, "rules of a site end where one answers")
+			t.im.Standard(inner, "rules of a site end where one answers")
 		default:
-			t.im.leave(inner, "write try for the route, and a named route for what answers else")
-			t.im.leave(d, "what it does is not carried over")
+			t.im.Leave(inner, "write try for the route, and a named route for what answers else")
+			t.im.Leave(d, "what it does is not carried over")
 		}
 	}
 	return true
@@ -430,7 +429,7 @@ func holds(v, op, value string) bool {
 const mostEntries = 500
 
 // mapWays are the entries of a map for which a condition holds.
-func (t *site) mapWays(m *nginxconf.Directive, op, value string) (ways []way, err error) {
+func (t *site) mapWays(m *draft.Directive, op, value string) (ways []way, err error) {
 	if len(m.Block) > mostEntries {
 		return nil, fmt.Errorf("the map has more than %d entries", mostEntries)
 	}
@@ -439,11 +438,11 @@ func (t *site) mapWays(m *nginxconf.Directive, op, value string) (ways []way, er
 		if ways, err = t.simple(source, "!~", other); err != nil {
 			return nil, err
 		}
-		t.im.used(m)
+		t.im.Used(m)
 		return ways, nil
 	}
 	for _, e := range m.Block {
-		key := e.Name.Text
+		key := e.Name
 		switch {
 		case key == "default":
 			if holds(e.Arg(0), op, value) {
@@ -471,7 +470,7 @@ func (t *site) mapWays(m *nginxconf.Directive, op, value string) (ways []way, er
 		}
 		ways = append(ways, more...)
 	}
-	t.im.used(m)
+	t.im.Used(m)
 	if len(ways) == 0 {
 		return nil, errors.New("the map has no entry for which it holds")
 	}
@@ -480,11 +479,11 @@ func (t *site) mapWays(m *nginxconf.Directive, op, value string) (ways []way, er
 
 // mapOthers is an expression for all entries of a map, where a condition holds for none of
 // them but for every other value.
-func (t *site) mapOthers(m *nginxconf.Directive, op, value string) (string, bool) {
+func (t *site) mapOthers(m *draft.Directive, op, value string) (string, bool) {
 	var named []string
 	others := false
 	for _, e := range m.Block {
-		key := e.Name.Text
+		key := e.Name
 		switch {
 		case key == "default":
 			others = holds(e.Arg(0), op, value) && !strings.Contains(e.Arg(0), "$")
@@ -502,7 +501,7 @@ func (t *site) mapOthers(m *nginxconf.Directive, op, value string) (string, bool
 }
 
 // geo is the block that sets a variable by the client's address.
-func (im *importer) geo(name string, http *scope) *nginxconf.Directive {
+func (im *importer) geo(name string, http *scope) *draft.Directive {
 	for _, d := range http.each("geo") {
 		if d.Arg(len(d.Args)-1) == "$"+name && (len(d.Args) == 1 || d.Arg(0) == "$remote_addr") {
 			return d
@@ -512,21 +511,21 @@ func (im *importer) geo(name string, http *scope) *nginxconf.Directive {
 }
 
 // geoWays are the networks for which a condition holds.
-func (t *site) geoWays(m *nginxconf.Directive, op, value string) ([]way, error) {
+func (t *site) geoWays(m *draft.Directive, op, value string) ([]way, error) {
 	var yes, no []string
 	rest := ""
 	for _, e := range m.Block {
 		switch {
-		case e.Name.Text == "default":
+		case e.Name == "default":
 			rest = e.Arg(0)
 		case holds(e.Arg(0), op, value):
-			yes = append(yes, e.Name.Text)
+			yes = append(yes, e.Name)
 		default:
-			no = append(no, "!"+e.Name.Text)
+			no = append(no, "!"+e.Name)
 		}
-		if _, err := netip.ParsePrefix(e.Name.Text); err != nil && e.Name.Text != "default" {
-			if _, err := netip.ParseAddr(e.Name.Text); err != nil {
-				return nil, fmt.Errorf("%q is no network", e.Name.Text)
+		if _, err := netip.ParsePrefix(e.Name); err != nil && e.Name != "default" {
+			if _, err := netip.ParseAddr(e.Name); err != nil {
+				return nil, fmt.Errorf("%q is no network", e.Name)
 			}
 		}
 	}
@@ -540,6 +539,6 @@ func (t *site) geoWays(m *nginxconf.Directive, op, value string) ([]way, error) 
 	if len(list) == 0 {
 		return nil, errors.New("it holds for no network")
 	}
-	t.im.used(m)
+	t.im.Used(m)
 	return []way{{when: draft.Map().Set("address", draft.Texts(list...))}}, nil
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"millrace/importer/draft"
-	"millrace/importer/nginxconf"
 )
 
 // cacheControl translates expires, and a Cache-Control that is added.
@@ -28,9 +27,9 @@ func (t *site) lifetime(l *location) string {
 	if d := l.last("expires"); d != nil {
 		value, err := expires(d)
 		if err != nil {
-			t.im.leave(d, err.Error())
+			t.im.Leave(d, err.Error())
 		} else {
-			t.im.used(d)
+			t.im.Used(d)
 		}
 		if value != "" {
 			parts = append(parts, value)
@@ -38,7 +37,7 @@ func (t *site) lifetime(l *location) string {
 	}
 	for _, d := range l.all("add_header") {
 		if strings.EqualFold(d.Arg(0), "Cache-Control") && !strings.Contains(d.Arg(1), "$") {
-			t.im.used(d)
+			t.im.Used(d)
 			for p := range strings.SplitSeq(d.Arg(1), ",") {
 				parts = append(parts, strings.TrimSpace(p))
 			}
@@ -48,7 +47,7 @@ func (t *site) lifetime(l *location) string {
 }
 
 // expires is the Cache-Control of one.
-func expires(d *nginxconf.Directive) (string, error) {
+func expires(d *draft.Directive) (string, error) {
 	switch v := d.Arg(0); {
 	case v == "off":
 		return "", nil
@@ -59,17 +58,17 @@ func expires(d *nginxconf.Directive) (string, error) {
 	default:
 		age, ok := elapsed(strings.TrimPrefix(v, "+"))
 		if !ok {
-			return "", fmt.Errorf("write a value for Cache-Control into static.cache_control: %s is no fixed age", strings.Join(d.Texts(), " "))
+			return "", fmt.Errorf("write a value for Cache-Control into static.cache_control: %s is no fixed age", strings.Join(d.Words(), " "))
 		}
 		return "max-age=" + strconv.Itoa(int(age.Seconds())), nil
 	}
 }
 
 // expiresMap translates a map from content types to ages.
-func (t *site) expiresMap(d *nginxconf.Directive, name string) (*draft.Node, bool) {
+func (t *site) expiresMap(d *draft.Directive, name string) (*draft.Node, bool) {
 	m := t.im.maps[name]
 	if m == nil || !strings.HasSuffix(m.Arg(0), "_http_content_type") {
-		t.im.leave(d, "write the ages into static.cache_control, by the files' names")
+		t.im.Leave(d, "write the ages into static.cache_control, by the files' names")
 		return nil, false
 	}
 	names := map[string][]string{
@@ -78,15 +77,15 @@ func (t *site) expiresMap(d *nginxconf.Directive, name string) (*draft.Node, boo
 		"application/font-woff2": {"*.woff2"}, "application/json": {"*.json"}, "application/pdf": {"*.pdf"}, "image/svg+xml": {"*.svg"}, "image/x-icon": {"*.ico"},
 	}
 	rules, rest := draft.List(), ""
-	t.im.used(d, m)
+	t.im.Used(d, m)
 	for _, e := range m.Block {
-		value, err := expires(&nginxconf.Directive{Args: e.Args})
-		patterns := names[e.Name.Text]
+		value, err := expires(&draft.Directive{Args: e.Args})
+		patterns := names[e.Name]
 		switch {
-		case e.Name.Text == "default":
+		case e.Name == "default":
 			rest = value
 		case err != nil || patterns == nil:
-			t.im.leave(m, fmt.Sprintf("write a line into static.cache_control for %s", e.Name.Text))
+			t.im.Leave(m, fmt.Sprintf("write a line into static.cache_control for %s", e.Name))
 		case value != "":
 			for _, p := range patterns {
 				if !strings.HasSuffix(p, "/") {

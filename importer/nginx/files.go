@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"millrace/importer/draft"
-	"millrace/importer/nginxconf"
 )
 
 // static translates a location that serves files, such as one with root or alias.
@@ -21,8 +20,8 @@ func (t *site) static(l *location) *draft.Node {
 	}
 	static.Set("root", draft.Text(root))
 	if d := l.last("index"); d != nil {
-		t.im.used(d)
-		if names := withoutPHP(d.Texts()); len(names) > 0 && !slices.Equal(names, []string{"index.html"}) {
+		t.im.Used(d)
+		if names := withoutPHP(d.Words()); len(names) > 0 && !slices.Equal(names, []string{"index.html"}) {
 			static.Set("index", draft.Texts(names...))
 		}
 	}
@@ -30,15 +29,15 @@ func (t *site) static(l *location) *draft.Node {
 		static.Set("cache_control", value)
 	}
 	if d := l.last("gzip"); d != nil && d.Arg(0) == "off" {
-		t.im.used(d)
+		t.im.Used(d)
 		static.Set("no_compress", draft.Number(true))
 	}
 	if d := l.last("autoindex"); d != nil && d.Arg(0) == "on" {
-		t.im.used(d)
+		t.im.Used(d)
 		static.Set("listing", draft.Number(true))
 	}
 	for _, d := range l.each("types") {
-		t.im.leave(d, "content types go by the files' names: rename the files, or put Content-Disposition into the links (download)")
+		t.im.Leave(d, "content types go by the files' names: rename the files, or put Content-Disposition into the links (download)")
 	}
 	node.Set("static", static.Flow())
 	t.try(l, node)
@@ -57,11 +56,11 @@ func withoutPHP(names []string) []string {
 func (t *site) folder(l *location) (string, bool) {
 	if owner := l.aliased(); owner != nil {
 		d := owner.own("alias")
-		t.im.used(d)
+		t.im.Used(d)
 		inner := strings.TrimPrefix(l.path, owner.path) // of a location within that
 		switch {
 		case strings.Contains(d.Arg(0), "$") || !owner.isPrefix() && owner != l || l.kind == regexLocation || l.kind == namedLocation || l.inExpression() || l.odd():
-			t.im.leave(d, "an alias with captures: write a rule that rewrites the path, and a static route")
+			t.im.Leave(d, "an alias with captures: write a rule that rewrites the path, and a static route")
 			return "", false
 		case l.kind == exactLocation:
 			file := d.Arg(0) + inner
@@ -73,7 +72,7 @@ func (t *site) folder(l *location) (string, bool) {
 			return "", false
 		}
 		if !strings.HasSuffix(l.path, "/") {
-			t.im.standard(l.block, "the path covers the folder, not other names that begin like it")
+			t.im.Standard(l.block, "the path covers the folder, not other names that begin like it")
 		}
 		return t.im.root(d.Arg(0) + inner), true
 	}
@@ -82,10 +81,10 @@ func (t *site) folder(l *location) (string, bool) {
 	if d != nil {
 		text, err := template(d.Arg(0), nil, t.server.values)
 		if err != nil {
-			t.im.leave(d, "a folder's name has no variables: write a site for each")
+			t.im.Leave(d, "a folder's name has no variables: write a site for each")
 			return "", false
 		}
-		t.im.used(d)
+		t.im.Used(d)
 		root = t.im.root(text)
 	}
 	if strings.HasSuffix(l.key, "/") && l.key != "/" {
@@ -136,10 +135,10 @@ func (t *site) try(l *location, node *draft.Node) {
 		}
 		return
 	}
-	t.im.used(d)
+	t.im.Used(d)
 	list, err := t.tries(d)
 	if err != nil {
-		t.im.leave(d, err.Error())
+		t.im.Leave(d, err.Error())
 		return
 	}
 	if slices.Equal(list, []string{"{path}", "{path}/", "=404"}) {
@@ -148,8 +147,8 @@ func (t *site) try(l *location, node *draft.Node) {
 	node.Set("try", draft.Texts(list...))
 }
 
-func (t *site) tries(d *nginxconf.Directive) (list []string, err error) {
-	for i, text := range d.Texts() {
+func (t *site) tries(d *draft.Directive) (list []string, err error) {
+	for i, text := range d.Words() {
 		last := i == len(d.Args)-1
 		if last {
 			if status, is := strings.CutPrefix(text, "="); is {
@@ -180,7 +179,7 @@ func (t *site) tries(d *nginxconf.Directive) (list []string, err error) {
 			if before != "/index.php" {
 				return nil, fmt.Errorf("try has no query: write a rule that rewrites to %s?%s", before, query)
 			}
-			t.im.leave(d, fmt.Sprintf("the query %q is not added: applications with a front controller read the path itself (REQUEST_URI)", query))
+			t.im.Leave(d, fmt.Sprintf("the query %q is not added: applications with a front controller read the path itself (REQUEST_URI)", query))
 			out = before
 		}
 		if !strings.HasPrefix(out, "/") && !strings.HasPrefix(out, "{path}") {

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"millrace/importer/draft"
-	"millrace/importer/nginxconf"
 )
 
 // guardedPHP gives the front controller of try a route with the guards of the location for
@@ -30,7 +29,7 @@ func (t *site) guardedPHP() {
 			if script = list[len(list)-1]; !strings.HasSuffix(strings.TrimSuffix(script, "{path}"), ".php") || !strings.HasPrefix(script, "/") {
 				continue
 			}
-		case !slices.Contains(l.last("index").Texts(), "index.php"):
+		case !slices.Contains(l.last("index").Words(), "index.php"):
 			continue
 		}
 		php := t.scriptAt(strings.TrimSuffix(script, "{path}"))
@@ -38,7 +37,7 @@ func (t *site) guardedPHP() {
 			continue
 		}
 		if len(php.rules) > 0 { // they are for its own paths alone
-			t.im.leave(php.block, "what leads to "+script+" from elsewhere answers 404: its rules are not for it. Write them for those paths, and a route for try")
+			t.im.Leave(php.block, "what leads to "+script+" from elsewhere answers 404: its rules are not for it. Write them for those paths, and a route for try")
 			continue
 		}
 		if len(list) == 0 { // a folder's script
@@ -58,12 +57,12 @@ func (t *site) keepsOut(l *location) bool {
 		}
 	}
 	list := l.all("allow", "deny")
-	return l.internal() != nil || slices.ContainsFunc(list, func(d *nginxconf.Directive) bool { return d.Name.Text == "deny" }) || slices.ContainsFunc(l.list, keepsClientsOut)
+	return l.internal() != nil || slices.ContainsFunc(list, func(d *draft.Directive) bool { return d.Name == "deny" }) || slices.ContainsFunc(l.list, keepsClientsOut)
 }
 
 // keepsClientsOut reports whether a line, or one in its block, keeps clients out.
-func keepsClientsOut(d *nginxconf.Directive) bool {
-	switch d.Name.Text {
+func keepsClientsOut(d *draft.Directive) bool {
+	switch d.Name {
 	case "deny", "internal", "limit_except", "auth_basic", "auth_request", "auth_jwt", "secure_link", "access_by_lua_block", "access_by_lua_file", "js_access":
 		return d.Arg(0) != "off"
 	case "return":

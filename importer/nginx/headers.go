@@ -14,19 +14,19 @@ func (t *site) usual(text string) string {
 	for name, m := range t.im.maps {
 		value := ""
 		for _, e := range m.Block {
-			if e.Name.Text == "default" && value == "" {
+			if e.Name == "default" && value == "" {
 				value = e.Arg(0)
 			}
 		}
 		for _, e := range m.Block {
-			if e.Name.Text == "" {
+			if e.Name == "" {
 				value = e.Arg(0)
 			}
 		}
 		if !strings.Contains(value, "$") && !strings.Contains(value, "~") {
 			before := text
 			if text = regexp.MustCompile(`\$(?:`+regexp.QuoteMeta(name)+`\b|\{`+regexp.QuoteMeta(name)+`\})`).ReplaceAllLiteralString(text, value); text != before {
-				t.im.used(m)
+				t.im.Used(m)
 			}
 		}
 	}
@@ -49,22 +49,22 @@ func (t *site) headers(l *location, node *draft.Node) {
 		case lower == "cache-control" && (node.Get("static") != nil || good.Get("set").Get("Cache-Control") != nil) && !strings.Contains(value, "$"), lower == "content-type":
 			continue // of the files, with expires, and of the text of return
 		case strings.Contains(value, "$upstream_cache_status"):
-			t.im.standard(d, "Cache-Status says what the cache did")
+			t.im.Standard(d, "Cache-Status says what the cache did")
 			continue
 		case lower == "alt-svc":
-			t.im.standard(d, "tls.http3 says where HTTP/3 is spoken")
+			t.im.Standard(d, "tls.http3 says where HTTP/3 is spoken")
 			continue
 		}
 		text, err := t.headerText(value)
 		if usual := t.usual(value); err != nil && usual != value {
 			text, err = t.headerText(usual)
-			t.im.leave(d, fmt.Sprintf("it is %q in all answers, whatever the map says: a rule with the map's condition leads to a route with another", usual))
+			t.im.Leave(d, fmt.Sprintf("it is %q in all answers, whatever the map says: a rule with the map's condition leads to a route with another", usual))
 		}
 		if err != nil || text == "" {
-			t.im.leave(d, fmt.Sprintf("write it into headers (docs/routes.md): %v", err))
+			t.im.Leave(d, fmt.Sprintf("write it into headers (docs/routes.md): %v", err))
 			continue
 		}
-		t.im.used(d)
+		t.im.Used(d)
 		to := good
 		if d.Arg(2) == "always" {
 			to = always
@@ -79,7 +79,7 @@ func (t *site) headers(l *location, node *draft.Node) {
 		for _, d := range l.all(name) {
 			if hides {
 				remove = append(remove, d.Arg(0))
-				t.im.used(d)
+				t.im.Used(d)
 			}
 		}
 	}

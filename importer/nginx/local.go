@@ -30,7 +30,7 @@ func (im *importer) locals() {
 		if !s.local || im.hiddenAnyway(s) {
 			continue
 		}
-		im.leave(s.last("listen"), "a site is served on all addresses: give it "+localAccess(s)+", or a process of its own. It answers 403 until its first rule is removed")
+		im.Leave(s.last("listen"), "a site is served on all addresses: give it "+localAccess(s)+", or a process of its own. It answers 403 until its first rule is removed")
 		s.closed = append(s.closed, s.block.At()+": "+servedLocally)
 	}
 }

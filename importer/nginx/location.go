@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"millrace/importer/draft"
-	"millrace/importer/nginxconf"
 )
 
 // location translates a location: its rules, and the route that answers.
@@ -28,7 +27,7 @@ func (t *site) location(l *location) {
 			t.internal(l)
 			return
 		}
-		t.im.used(d) // the page is shown with an error, which asks no rule
+		t.im.Used(d) // the page is shown with an error, which asks no rule
 		l.rules = append(l.rules, ruleDraft{node: draft.Denied(404).On(l.match()), comment: d.At()})
 	}
 	t.limitExcept(l)
@@ -36,8 +35,8 @@ func (t *site) location(l *location) {
 		if answer := t.phase(l.scope, l); answer != nil {
 			t.names(l)
 			for _, d := range l.list {
-				if d.Name.Text == "allow" || d.Name.Text == "deny" {
-					t.im.standard(d, "nginx never comes to it: the location returns before")
+				if d.Name == "allow" || d.Name == "deny" {
+					t.im.Standard(d, "nginx never comes to it: the location returns before")
 				}
 			}
 			t.answers(l, answer)
@@ -53,7 +52,7 @@ func (t *site) location(l *location) {
 		return
 	}
 	if l.moved != nil && (access != nil || t.keepsOut(l)) {
-		t.im.leave(l.moved, "the location answers for the path that this makes, with what it asks of clients: write a route that rewrites it (docs/routes.md)")
+		t.im.Leave(l.moved, "the location answers for the path that this makes, with what it asks of clients: write a route that rewrites it (docs/routes.md)")
 		l.rules = slices.DeleteFunc(l.rules, func(r ruleDraft) bool { return r.node.Get("rewrite") != nil })
 		t.answers(l, draft.NotImplemented())
 		t.leaveWhole(l)
@@ -67,7 +66,7 @@ func (t *site) location(l *location) {
 	t.names(l)
 	if l.kind == namedLocation && slices.ContainsFunc(l.rules, func(r ruleDraft) bool { return r.node.Get("rewrite") == nil }) {
 		node = nil // no rule is for a route with a name
-		t.im.leave(l.block, "rules come before named routes: what it says of addresses and methods must be said above")
+		t.im.Leave(l.block, "rules come before named routes: what it says of addresses and methods must be said above")
 	}
 	switch {
 	case node != nil:
@@ -86,8 +85,8 @@ func (t *site) location(l *location) {
 // answers.
 func (t *site) onlyInner(l *location) {
 	for _, d := range l.list {
-		if d.Name.Text != "location" {
-			t.im.standard(d, "nginx never comes to it: the location of the same path within this one answers")
+		if d.Name != "location" {
+			t.im.Standard(d, "nginx never comes to it: the location of the same path within this one answers")
 		}
 	}
 }
@@ -114,7 +113,7 @@ func (t *site) names(l *location) {
 		return
 	}
 	o, _ := t.find(nil, folder)
-	answers := strings.HasPrefix(strings.Join(l.own("return").Texts(), ""), "2")
+	answers := strings.HasPrefix(strings.Join(l.own("return").Words(), ""), "2")
 	if o == nil || o.kind == exactLocation || !t.keepsOut(o) && (!answers || o.passes()) {
 		return
 	}
@@ -137,11 +136,11 @@ func (t *site) leaveWhole(l *location) {
 	}
 	var reasons []string
 	for _, d := range l.list {
-		if note := t.im.fates[d]; note.Outcome == draft.Untranslated {
+		if note := t.im.Note(d); note.Outcome == draft.Untranslated {
 			reasons = append(reasons, strings.TrimSuffix(d.String(), ";")+": "+note.Why)
 		}
 	}
-	t.im.leave(l.block, "it answers 501 until you have written it: "+cmp.Or(strings.Join(draft.Unique(reasons), "; "), "see docs/config.md for what there is"))
+	t.im.Leave(l.block, "it answers 501 until you have written it: "+cmp.Or(strings.Join(draft.Unique(reasons), "; "), "see docs/config.md for what there is"))
 }
 
 // indexAlone reports whether a location matches just a folder's index file and says
@@ -154,11 +153,11 @@ func (t *site) indexAlone(l *location) bool {
 		return false
 	}
 	for _, d := range l.list {
-		if !slices.Contains([]string{"if", "rewrite", "break", "set", "access_log", "log_not_found", "error_log"}, d.Name.Text) {
+		if !slices.Contains([]string{"if", "rewrite", "break", "set", "access_log", "log_not_found", "error_log"}, d.Name) {
 			return false
 		}
 	}
-	t.im.standard(l.block, "the index of the folder is the same by the folder's own route")
+	t.im.Standard(l.block, "the index of the folder is the same by the folder's own route")
 	return true
 }
 
@@ -178,19 +177,19 @@ func (t *site) passwordDoes(l *location) bool {
 func (t *site) either(l *location, node *draft.Node) {
 	d := l.last("satisfy")
 	if d == nil || d.Arg(0) != "any" {
-		t.im.standard(d, "an address and a password are both required")
+		t.im.Standard(d, "an address and a password are both required")
 		return
 	}
 	auth, access := node.Get("auth"), node.Get("access")
 	switch {
 	case auth == nil || len(l.all("allow", "deny")) == 0:
-		t.im.standard(d, "there is one thing to satisfy alone")
+		t.im.Standard(d, "there is one thing to satisfy alone")
 	case access == nil && t.passwordDoes(l) && len(l.all("allow")) == 0:
-		t.im.used(d)
+		t.im.Used(d)
 	case access == nil || access.Get("allow") == nil || access.Get("deny") != nil:
-		t.im.leave(d, "an address and a password are both required here, where nginx took either: write the addresses into auth.except")
+		t.im.Leave(d, "an address and a password are both required here, where nginx took either: write the addresses into auth.except")
 	default:
-		t.im.used(d)
+		t.im.Used(d)
 		auth.Set("except", access.Get("allow"))
 		node.Remove("access")
 	}
@@ -211,7 +210,7 @@ func (t *site) answers(l *location, answer *draft.Node) {
 		n := l.match()
 		answer.CopyTo(n)
 		comment := l.block.At()
-		if slices.ContainsFunc(l.block.Texts(), func(s string) bool { return strings.Contains(s, ahead) }) {
+		if slices.ContainsFunc(l.block.Words(), func(s string) bool { return strings.Contains(s, ahead) }) {
 			comment += ": " + l.block.String() + ", without looking ahead"
 		}
 		l.rules = append(l.rules, ruleDraft{node: n, comment: comment})
@@ -223,7 +222,7 @@ func (t *site) answers(l *location, answer *draft.Node) {
 }
 
 // internal is the line that keeps clients out of a location; those within it have it, too.
-func (l *location) internal() *nginxconf.Directive {
+func (l *location) internal() *draft.Directive {
 	for at := l; at != nil; at = at.outer {
 		if d := at.own("internal"); d != nil {
 			return d
@@ -235,9 +234,9 @@ func (l *location) internal() *nginxconf.Directive {
 // internal translates a location that clients may not ask for.
 func (t *site) internal(l *location) {
 	d := l.internal()
-	t.im.standard(d, "what is internal has the status 404 for clients")
+	t.im.Standard(d, "what is internal has the status 404 for clients")
 	if l.kind != regexLocation {
-		t.im.leave(d, "an upstream cannot send the client to internal files (X-Accel-Redirect): nobody gets them. Let the application send them")
+		t.im.Leave(d, "an upstream cannot send the client to internal files (X-Accel-Redirect): nobody gets them. Let the application send them")
 	}
 	if l.kind == regexLocation && l.own("fastcgi_pass") != nil && t.php == nil {
 		t.php = l
@@ -250,17 +249,17 @@ func (t *site) internal(l *location) {
 }
 
 func (t *site) isErrorPage(l *location) bool {
-	return l.kind == namedLocation || slices.ContainsFunc(t.im.all(t.server.scope, "error_page"), func(d *nginxconf.Directive) bool {
+	return l.kind == namedLocation || slices.ContainsFunc(t.im.all(t.server.scope, "error_page"), func(d *draft.Directive) bool {
 		return strings.HasPrefix(d.Arg(len(d.Args)-1), "/") && l.covers(d.Arg(len(d.Args)-1))
 	})
 }
 
 // all are the directives of a name in a block and all within it.
-func (im *importer) all(s *scope, name string) (found []*nginxconf.Directive) {
-	var walk func([]*nginxconf.Directive)
-	walk = func(list []*nginxconf.Directive) {
+func (im *importer) all(s *scope, name string) (found []*draft.Directive) {
+	var walk func([]*draft.Directive)
+	walk = func(list []*draft.Directive) {
 		for _, d := range list {
-			if d.Name.Text == name {
+			if d.Name == name {
 				found = append(found, d)
 			}
 			walk(d.Block)
@@ -278,10 +277,10 @@ func (t *site) limitExcept(l *location) {
 			t.close(d, "write a rule with the methods and addresses: {method: [\"!GET\"], deny: {}}. The site answers 403 until its first rule is removed")
 			continue
 		}
-		t.im.used(d)
-		t.im.used(d.Block...)
+		t.im.Used(d)
+		t.im.Used(d.Block...)
 		var methods []string
-		for _, m := range d.Texts() {
+		for _, m := range d.Words() {
 			methods = append(methods, "!"+m)
 			if m == "GET" {
 				methods = append(methods, "!HEAD")
@@ -304,7 +303,7 @@ func (t *site) subrequests(l *location) {
 	}
 	for at := l.scope; at != nil; at = at.parent {
 		for _, d := range at.list {
-			if d.Name.Text == "access_by_lua_block" {
+			if d.Name == "access_by_lua_block" {
 				t.close(d, "no scripts run in the server: let the application decide. The site answers 403 until its first rule is removed")
 			}
 		}
@@ -323,7 +322,7 @@ func (t *site) job(l *location) *draft.Node {
 		if d == nil {
 			continue
 		}
-		t.im.leave(d, notAJob(name))
+		t.im.Leave(d, notAJob(name))
 		return nil
 	}
 	switch {
@@ -353,7 +352,7 @@ func notAJob(name string) string {
 // add_header, client_max_body_size, access_log.
 func (t *site) routeOptions(l *location, node *draft.Node) {
 	if node.Get("deny") == nil && t.passwords(l, node) {
-		t.im.used(l.last("auth_basic"), l.last("auth_basic_user_file"))
+		t.im.Used(l.last("auth_basic"), l.last("auth_basic_user_file"))
 	}
 	t.either(l, node)
 	if errors := t.errors(l, node); errors.Len() > 0 {
@@ -363,11 +362,11 @@ func (t *site) routeOptions(l *location, node *draft.Node) {
 	t.headers(l, node)
 	t.bodySize(l, node)
 	if d := l.last("access_log"); d != nil && d.Arg(0) == "off" && (l.own("access_log") != nil || t.server.own("access_log") == d) {
-		t.im.used(d)
+		t.im.Used(d)
 		node.Set("no_log", draft.Number(true))
 	}
 	if d := l.own("access_log"); d != nil && d.Arg(0) != "off" {
-		t.im.standard(d, "there is one access log for all sites; its lines have the host with format: json")
+		t.im.Standard(d, "there is one access log for all sites; its lines have the host with format: json")
 	}
 }
 
@@ -404,12 +403,12 @@ func (t *site) bodySize(l *location, node *draft.Node) {
 	v, ok := size(d.Arg(0))
 	switch {
 	case !ok:
-		t.im.leave(d, "set body_bytes, as in 10MiB")
+		t.im.Leave(d, "set body_bytes, as in 10MiB")
 		return
 	case strings.TrimLeft(v, "0") == "B" || strings.HasPrefix(v, "0"):
 		v = "1024GiB" // 0 is no bound in nginx
 	}
-	t.im.used(d)
+	t.im.Used(d)
 	if slices.Contains(l.list, d) || slices.Contains(t.server.list, d) || l.outer != nil && slices.Contains(l.outer.list, d) {
 		if node.Get("body_bytes") != nil {
 			return
@@ -426,11 +425,11 @@ func (t *site) bodySize(l *location, node *draft.Node) {
 // unless nginx was to look at them.
 func (t *site) errors(l *location, node *draft.Node) *draft.Node {
 	pages := draft.Map()
-	t.im.used(l.last("proxy_intercept_errors"), l.last("fastcgi_intercept_errors"))
+	t.im.Used(l.last("proxy_intercept_errors"), l.last("fastcgi_intercept_errors"))
 	fallback := t.missingLeadsTo(l)
 	for _, d := range l.all("error_page") {
 		if node.Get("try") != nil && fallback != "" && d.String() == "error_page 404 = "+fallback {
-			t.im.used(d)
+			t.im.Used(d)
 			continue
 		}
 		page, statuses := t.errorPage(d)
@@ -458,8 +457,8 @@ func (t *site) intercepts(l *location, node *draft.Node) {
 	}
 }
 
-func (t *site) errorPage(d *nginxconf.Directive) (page string, statuses []string) {
-	texts := d.Texts()
+func (t *site) errorPage(d *draft.Directive) (page string, statuses []string) {
+	texts := d.Words()
 	if len(texts) < 2 {
 		return "", nil
 	}
@@ -467,22 +466,22 @@ func (t *site) errorPage(d *nginxconf.Directive) (page string, statuses []string
 	if answer := statuses[len(statuses)-1]; strings.HasPrefix(answer, "=") {
 		statuses = statuses[:len(statuses)-1]
 		if slices.Contains(statuses, "401") && len(t.im.all(t.server.scope, "auth_request")) > 0 {
-			t.im.leave(d, "what the asked server answers goes to the client, whose browser follows it: let that server send the redirect to the page for signing in (docs/protection.md)")
+			t.im.Leave(d, "what the asked server answers goes to the client, whose browser follows it: let that server send the redirect to the page for signing in (docs/protection.md)")
 			return "", nil
 		}
-		t.im.leave(d, fmt.Sprintf("the status of an error stays as it is, %s is not sent instead: where a missing file is the application's, write try: ['{path}', '@name']", cmp.Or(strings.TrimPrefix(answer, "="), "the page's")))
+		t.im.Leave(d, fmt.Sprintf("the status of an error stays as it is, %s is not sent instead: where a missing file is the application's, write try: ['{path}', '@name']", cmp.Or(strings.TrimPrefix(answer, "="), "the page's")))
 	}
 	if !strings.HasPrefix(page, "/") && !strings.HasPrefix(page, "@") || strings.Contains(page, "$") {
-		t.im.leave(d, "error pages are paths of the site or names of routes: redirect from a page instead")
+		t.im.Leave(d, "error pages are paths of the site or names of routes: redirect from a page instead")
 		return "", nil
 	}
-	t.im.used(d)
+	t.im.Used(d)
 	if path := t.rewritten(page); path != "" {
 		page = path
 	}
 	for _, s := range statuses {
 		if n, err := strconv.Atoi(s); err != nil || n < 400 || n > 599 || n == 499 || n == 444 || n >= 494 && n <= 497 {
-			t.im.leave(d, "pages are for the statuses 400 to 599 of HTTP: "+s+" is none")
+			t.im.Leave(d, "pages are for the statuses 400 to 599 of HTTP: "+s+" is none")
 			return page, nil
 		}
 	}

@@ -9,7 +9,7 @@ import (
 // anything else. try names that path itself.
 func (t *site) rewritten(name string) string {
 	for _, l := range t.locations {
-		if l.kind != namedLocation || l.path != name || len(l.list) != 1 || l.list[0].Name.Text != "rewrite" {
+		if l.kind != namedLocation || l.path != name || len(l.list) != 1 || l.list[0].Name != "rewrite" {
 			continue
 		}
 		d := l.list[0]
@@ -26,7 +26,7 @@ func (t *site) rewriteAlone(l *location) bool {
 	if l.kind != namedLocation || t.rewritten(l.path) == "" {
 		return false
 	}
-	t.im.used(l.list[0])
+	t.im.Used(l.list[0])
 	return true
 }
 
@@ -34,7 +34,7 @@ func (t *site) rewriteAlone(l *location) bool {
 // 404 = @app": try says the same.
 func (t *site) missingLeadsTo(l *location) string {
 	for _, d := range l.each("error_page") {
-		words := d.Texts()
+		words := d.Words()
 		if len(words) == 3 && words[0] == "404" && words[1] == "=" && (words[2][0] == '@' || words[2][0] == '/') && !strings.Contains(words[2], "$") {
 			return words[2]
 		}

@@ -15,7 +15,6 @@ import (
 	"strings"
 
 	"millrace/importer/draft"
-	"millrace/importer/nginxconf"
 )
 
 // Options say how paths are to be read.
@@ -26,75 +25,25 @@ type Options struct {
 }
 
 // Translate returns the config and what became of each line.
-func Translate(list []*nginxconf.Directive, o Options) (*draft.Node, *draft.Report) {
+func Translate(list []*draft.Directive, o Options) (*draft.Node, *draft.Report) {
 	if o.IsDir == nil {
 		o.IsDir = func(name string) bool { info, err := os.Stat(name); return err == nil && info.IsDir() }
 	}
-	im := &importer{options: o, fates: map[*nginxconf.Directive]draft.Note{}, upstreams: map[string]*upstream{}, maps: map[string]*nginxconf.Directive{}, disks: map[string]*draft.Node{}}
+	im := &importer{Ledger: draft.NewLedger(), options: o, upstreams: map[string]*upstream{}, maps: map[string]*draft.Directive{}, disks: map[string]*draft.Node{}}
+	im.Opaque = func(d *draft.Directive) bool { return wholeBlocks()[d.Name] }
 	config := im.top(list)
-	report := &draft.Report{}
-	im.account(list, report)
-	return config, report
+	return config, im.Report(list, otherwise)
 }
 
 // importer is one translation.
 type importer struct {
+	*draft.Ledger
 	options   Options
-	fates     map[*nginxconf.Directive]draft.Note
 	upstreams map[string]*upstream
-	maps      map[string]*nginxconf.Directive // by the variable that they set
+	maps      map[string]*draft.Directive // by the variable that they set
 	servers   []*server
 	disks     map[string]*draft.Node // caches by their folders
 	body      string                 // the largest body of a request on the level of http
-}
-
-// used marks a line as translated, unless something about it was left.
-func (im *importer) used(list ...*nginxconf.Directive) {
-	for _, d := range list {
-		if d != nil && im.fates[d].Outcome != draft.Untranslated {
-			im.fates[d] = draft.Note{Outcome: draft.Translated}
-		}
-	}
-}
-
-// standard marks a line as replaced by a default.
-func (im *importer) standard(d *nginxconf.Directive, why string) {
-	if d != nil && im.fates[d].Outcome == 0 {
-		im.fates[d] = draft.Note{Outcome: draft.Defaulted, Why: why}
-	}
-}
-
-// partly marks a translated line as one that does not hold everywhere.
-func (im *importer) partly(d *nginxconf.Directive, why string) {
-	if im.fates[d].Outcome == draft.Translated {
-		im.fates[d] = draft.Note{Outcome: draft.Defaulted, Why: why}
-	}
-}
-
-// leave marks a line as not carried over.
-func (im *importer) leave(d *nginxconf.Directive, do string) {
-	old := im.fates[d]
-	if old.Outcome == draft.Untranslated && !strings.Contains(old.Why, do) {
-		do = old.Why + "; " + do
-	}
-	im.fates[d] = draft.Note{Outcome: draft.Untranslated, Why: do}
-}
-
-// account gives each line its outcome. The tables have those for lines that no translation
-// has read.
-func (im *importer) account(list []*nginxconf.Directive, report *draft.Report) {
-	for _, d := range list {
-		note := im.fates[d]
-		if note.Outcome == 0 {
-			note = fromTables(d)
-		}
-		note.At, note.Line = d.At(), d.String()
-		report.Add(note)
-		if note.Outcome == draft.Untranslated && d.Opens && im.fates[d].Outcome != 0 || wholeBlocks()[d.Name.Text] {
-			continue // what is inside went with it
-		}
-		im.account(d.Block, report)
-	}
 }
 
 // wholeBlocks are blocks whose lines are no directives, or share their outcome.
@@ -103,12 +52,12 @@ func wholeBlocks() map[string]bool {
 }
 
 // top translates a whole config.
-func (im *importer) top(list []*nginxconf.Directive) *draft.Node {
+func (im *importer) top(list []*draft.Directive) *draft.Node {
 	root := draft.Map()
 	http := &scope{}
 	for _, d := range list {
-		if d.Name.Text == "http" {
-			im.used(d)
+		if d.Name == "http" {
+			im.Used(d)
 			http.list = append(http.list, d.Block...)
 		}
 	}
@@ -116,7 +65,7 @@ func (im *importer) top(list []*nginxconf.Directive) *draft.Node {
 		http.list = list
 	}
 	for _, d := range http.list {
-		switch d.Name.Text {
+		switch d.Name {
 		case "upstream":
 			im.upstream(d)
 		case "map":
@@ -124,8 +73,8 @@ func (im *importer) top(list []*nginxconf.Directive) *draft.Node {
 		}
 	}
 	for _, d := range http.list {
-		if d.Name.Text == "server" && d.Opens {
-			im.used(d)
+		if d.Name == "server" && d.Opens {
+			im.Used(d)
 			im.servers = append(im.servers, im.server(d, http))
 		}
 	}
@@ -143,7 +92,7 @@ func (im *importer) top(list []*nginxconf.Directive) *draft.Node {
 func (im *importer) usedMaps() {
 	for _, d := range im.maps {
 		if d.Arg(0) == "$http_upgrade" {
-			im.standard(d, "upgraded connections (WebSockets) are passed on without it")
+			im.Standard(d, "upgraded connections (WebSockets) are passed on without it")
 		}
 	}
 }
@@ -160,7 +109,7 @@ func (im *importer) log(root *draft.Node, http *scope) {
 			d = own
 			continue
 		}
-		im.standard(own, "there is one access log for all sites; its lines have the host with format: json")
+		im.Standard(own, "there is one access log for all sites; its lines have the host with format: json")
 	}
 	if d == nil {
 		return
@@ -169,9 +118,9 @@ func (im *importer) log(root *draft.Node, http *scope) {
 	switch file := d.Arg(0); {
 	case file == "off":
 		log.Set("format", draft.Text("off"))
-		im.used(d)
+		im.Used(d)
 	case strings.HasPrefix(file, "syslog:") || strings.Contains(file, "$"):
-		im.leave(d, "the access log goes to the standard output or to one file: set log.file")
+		im.Leave(d, "the access log goes to the standard output or to one file: set log.file")
 		return
 	default:
 		log.Set("format", draft.Text(logFormat(d.Arg(1))))
@@ -179,16 +128,16 @@ func (im *importer) log(root *draft.Node, http *scope) {
 			im.logFile(log, d, millraceLog(im.path(file)))
 		}
 	}
-	if im.fates[d].Outcome == 0 {
-		im.used(d)
+	if im.Outcome(d) == 0 {
+		im.Used(d)
 	}
 	root.Set("log", log)
 }
 
 // logFile names a file, if its folder is there.
-func (im *importer) logFile(log *draft.Node, d *nginxconf.Directive, file string) {
+func (im *importer) logFile(log *draft.Node, d *draft.Directive, file string) {
 	if !im.options.IsDir(filepath.Dir(file)) {
-		im.standard(d, "the access log goes to the standard output (the journal); log.file names a file")
+		im.Standard(d, "the access log goes to the standard output (the journal); log.file names a file")
 		return
 	}
 	log.Set("file", draft.Text(file), "nginx's own stays its own")
@@ -229,9 +178,9 @@ func (im *importer) limits(root *draft.Node, http *scope) {
 		}
 		if v, ok := duration(d.Arg(0)); ok && v != "0s" {
 			limits.Set(t.key, draft.Text(v))
-			im.used(d)
+			im.Used(d)
 		} else {
-			im.leave(d, "set limits."+t.key+" to a time above 0")
+			im.Leave(d, "set limits."+t.key+" to a time above 0")
 		}
 	}
 	im.realIP(limits, http)
@@ -246,21 +195,21 @@ func (im *importer) realIP(limits *draft.Node, http *scope) {
 	header := ""
 	for _, s := range append([]*scope{http}, im.scopes()...) {
 		for _, d := range s.list {
-			switch d.Name.Text {
+			switch d.Name {
 			case "set_real_ip_from":
 				if d.Arg(0) == "unix:" {
-					im.leave(d, "list \"unix\" in trust_forwarded of the routes that pass requests on")
+					im.Leave(d, "list \"unix\" in trust_forwarded of the routes that pass requests on")
 					continue
 				}
 				trusted = append(trusted, d.Arg(0))
-				im.used(d)
+				im.Used(d)
 			case "real_ip_header":
 				if d.Arg(0) == "proxy_protocol" {
-					im.leave(d, "the PROXY protocol: let the balancer send X-Forwarded-For, or see docs/config.md")
+					im.Leave(d, "the PROXY protocol: let the balancer send X-Forwarded-For, or see docs/config.md")
 					continue
 				}
 				header = d.Arg(0)
-				im.used(d)
+				im.Used(d)
 			}
 		}
 	}

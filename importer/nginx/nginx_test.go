@@ -16,7 +16,7 @@ import (
 var update = flag.Bool("update", false, "write the configs that are expected")
 
 // read reads a config of testdata as if it were in /etc/nginx.
-func read(t testing.TB, name string) []*nginxconf.Directive {
+func read(t testing.TB, name string) []*draft.Directive {
 	t.Helper()
 	files := importertest.Files{Dir: "testdata/configs", As: "/etc/nginx"}
 	list, err := nginxconf.Parse("/etc/nginx/"+name, draft.Files{Read: files.Read, Glob: files.Glob})
@@ -46,7 +46,7 @@ func options() Options {
 }
 
 // parse reads a text.
-func parse(text string) ([]*nginxconf.Directive, error) {
+func parse(text string) ([]*draft.Directive, error) {
 	return nginxconf.Parse("/etc/nginx/nginx.conf", draft.Files{
 		Read: func(string) ([]byte, error) { return []byte(text), nil },
 		Glob: func(string) ([]string, error) { return nil, nil },
@@ -54,11 +54,11 @@ func parse(text string) ([]*nginxconf.Directive, error) {
 }
 
 // count is the number of lines that need a outcome.
-func count(list []*nginxconf.Directive) int {
+func count(list []*draft.Directive) int {
 	n := 0
 	for _, d := range list {
 		n++
-		if !wholeBlocks()[d.Name.Text] {
+		if !wholeBlocks()[d.Name] {
 			n += count(d.Block)
 		}
 	}

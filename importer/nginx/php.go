@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"millrace/importer/draft"
-	"millrace/importer/nginxconf"
 )
 
 // fastcgi translates a location with fastcgi_pass. "location ~ \.php$" becomes the php of
@@ -74,7 +73,7 @@ func (t *site) filesFor(l, php *location) bool {
 
 // sameRoot reports whether two locations have the same folder, however it is written.
 func sameRoot(a, b *location) bool {
-	root := func(l *location) string { return strings.TrimSuffix(strings.Join(l.last("root").Texts(), ""), "/") }
+	root := func(l *location) string { return strings.TrimSuffix(strings.Join(l.last("root").Words(), ""), "/") }
 	return root(a) == root(b)
 }
 
@@ -83,8 +82,8 @@ func (t *site) phpOptions(l *location) *draft.Node {
 	d := l.own("fastcgi_pass")
 	for _, name := range []string{"fastcgi_pass_request_headers", "fastcgi_pass_request_body"} {
 		if off := l.last(name); off != nil && off.Arg(0) == "off" {
-			t.im.leave(off, "PHP gets the header and body of requests")
-			t.im.leave(d, "no PHP is run, since "+name+" is off")
+			t.im.Leave(off, "PHP gets the header and body of requests")
+			t.im.Leave(d, "no PHP is run, since "+name+" is off")
 			return nil
 		}
 	}
@@ -95,15 +94,15 @@ func (t *site) phpOptions(l *location) *draft.Node {
 	if strings.Contains(strings.Join(to, ""), "$") {
 		text, err := template(to[0], nil, t.server.values)
 		if err != nil {
-			t.im.leave(d, "name php-fpm's socket in php")
+			t.im.Leave(d, "name php-fpm's socket in php")
 			return nil
 		}
 		to[0] = text
 	}
-	t.im.used(d)
+	t.im.Used(d)
 	o := draft.Map().Set("to", draft.OneOrMore(to...))
 	if i := l.last("fastcgi_index"); i != nil {
-		t.im.used(i)
+		t.im.Used(i)
 		if i.Arg(0) != "index.php" {
 			o.Set("index", draft.Text(i.Arg(0)))
 		}
@@ -112,16 +111,16 @@ func (t *site) phpOptions(l *location) *draft.Node {
 		if times := l.last(e.name); times != nil {
 			if v, ok := duration(times.Arg(0)); ok {
 				o.Set(e.key, draft.Text(v))
-				t.im.used(times)
+				t.im.Used(times)
 			}
 		}
 	}
 	if send := l.last("fastcgi_send_timeout"); send != nil {
-		t.im.standard(send, "php.timeout is for both directions")
+		t.im.Standard(send, "php.timeout is for both directions")
 	}
 	for _, name := range []string{"try_files"} {
 		if try := l.own(name); try != nil {
-			t.im.standard(try, "a script that is not there is not run")
+			t.im.Standard(try, "a script that is not there is not run")
 		}
 	}
 	if l.kind == regexLocation && !anyScript(l.expr) {
@@ -130,7 +129,7 @@ func (t *site) phpOptions(l *location) *draft.Node {
 	t.phpParams(l, o)
 	for _, set := range l.each("set") {
 		if set.Arg(1) == "$fastcgi_path_info" {
-			t.im.standard(set, "the parameters of PHP are built in")
+			t.im.Standard(set, "the parameters of PHP are built in")
 		}
 	}
 	return o
@@ -159,13 +158,13 @@ func (t *site) phpParams(l *location, o *draft.Node) {
 		case name == "SCRIPT_FILENAME" && !strings.HasPrefix(value, "$document_root") && !strings.HasPrefix(value, "$realpath_root") && !strings.HasPrefix(value, "$request_filename"):
 			t.phpRoot(l, d, o)
 		case slices.Contains(builtInParams(), name) && (strings.Contains(value, "$") || value == "" || name == "GATEWAY_INTERFACE" || name == "REDIRECT_STATUS"):
-			t.im.standard(d, "the parameters of PHP are built in")
+			t.im.Standard(d, "the parameters of PHP are built in")
 		default:
 			if text, err := template(value, nil, t.captures("")); err != nil {
-				t.im.leave(d, fmt.Sprintf("params of php have no variables: %v", err))
+				t.im.Leave(d, fmt.Sprintf("params of php have no variables: %v", err))
 			} else {
 				params.Set(name, draft.Text(text))
-				t.im.used(d)
+				t.im.Used(d)
 			}
 		}
 	}
@@ -175,16 +174,16 @@ func (t *site) phpParams(l *location, o *draft.Node) {
 }
 
 // phpRoot translates the folder as php-fpm sees it.
-func (t *site) phpRoot(_ *location, d *nginxconf.Directive, o *draft.Node) {
+func (t *site) phpRoot(_ *location, d *draft.Directive, o *draft.Node) {
 	folder, is := strings.CutSuffix(d.Arg(1), "$fastcgi_script_name")
 	if !is {
 		folder, is = strings.CutSuffix(d.Arg(1), "$uri")
 	}
 	if !is || strings.Contains(folder, "$") {
-		t.im.leave(d, "one script for all paths is php.front: put the others out of its folder")
+		t.im.Leave(d, "one script for all paths is php.front: put the others out of its folder")
 		return
 	}
-	t.im.used(d)
+	t.im.Used(d)
 	o.Set("root", draft.Text(cmp.Or(strings.TrimSuffix(folder, "/"), "/")))
 }
 
@@ -224,7 +223,7 @@ func (t *site) mergePHP() {
 // of that name gets a route of its own.
 func (t *site) folderPHP(l *location, options *draft.Node) {
 	folderName := path.Join(l.node.Get("static").Get("root").Plain(), l.path)
-	if !slices.Contains(l.last("index").Texts(), "index.php") || !t.im.options.IsDir(folderName) {
+	if !slices.Contains(l.last("index").Words(), "index.php") || !t.im.options.IsDir(folderName) {
 		return
 	}
 	folder := *l
@@ -284,7 +283,7 @@ func (t *site) addPHP(l *location, php *draft.Node) {
 	var hidden []string
 	for _, d := range t.php.all("fastcgi_hide_header") {
 		hidden = append(hidden, d.Arg(0))
-		t.im.used(d)
+		t.im.Used(d)
 	}
 	if len(hidden) > 0 {
 		l.node.Child("headers").Set("remove", draft.Texts(hidden...))

@@ -9,49 +9,48 @@ import (
 	"strings"
 
 	"millrace/importer/draft"
-	"millrace/importer/nginxconf"
 )
 
 // upstream is a group of servers.
 type upstream struct {
 	servers []string // without a scheme
 	keys    *draft.Node
-	backups []*nginxconf.Directive
+	backups []*draft.Directive
 }
 
 // upstream reads a group.
-func (im *importer) upstream(d *nginxconf.Directive) {
+func (im *importer) upstream(d *draft.Directive) {
 	u := &upstream{keys: draft.Map()}
 	im.upstreams[d.Arg(0)] = u
-	im.used(d)
+	im.Used(d)
 	balance := ""
 	for _, e := range d.Block {
-		switch e.Name.Text {
+		switch e.Name {
 		case "server":
 			im.upstreamServer(u, e)
 		case "least_conn":
 			balance = "least_connections"
-			im.used(e)
+			im.Used(e)
 		case "ip_hash":
 			balance = "hash"
 			u.keys.Set("hash_by", draft.Text("client"))
-			im.used(e)
+			im.Used(e)
 		case "hash":
 			im.hash(u, e)
 			balance = "hash"
 		case "keepalive":
 			if n, err := strconv.Atoi(e.Arg(0)); err == nil {
 				u.keys.Set("idle_connections", draft.Number(n))
-				im.used(e)
+				im.Used(e)
 			}
 		case "keepalive_timeout":
 			if v, ok := duration(e.Arg(0)); ok {
 				u.keys.Set("idle_timeout", draft.Text(v))
-				im.used(e)
+				im.Used(e)
 			}
 		case "keepalive_requests", "keepalive_time", "zone":
 		case "sticky":
-			im.leave(e, "write balance: hash with hash_by: client, or cookie:NAME for a cookie that the application sets")
+			im.Leave(e, "write balance: hash with hash_by: client, or cookie:NAME for a cookie that the application sets")
 		default:
 		}
 	}
@@ -63,8 +62,8 @@ func (im *importer) upstream(d *nginxconf.Directive) {
 	}
 }
 
-func (im *importer) hash(u *upstream, d *nginxconf.Directive) {
-	im.used(d)
+func (im *importer) hash(u *upstream, d *draft.Directive) {
+	im.Used(d)
 	switch v := d.Arg(0); {
 	case v == "$request_uri":
 		u.keys.Set("hash_by", draft.Text("url"))
@@ -77,26 +76,25 @@ func (im *importer) hash(u *upstream, d *nginxconf.Directive) {
 	case strings.HasPrefix(v, "$cookie_"):
 		u.keys.Set("hash_by", draft.Verbatim("cookie:"+v[8:]))
 	default:
-		im.leave(d, "hash_by goes by url, path, client, header:NAME or cookie:NAME")
+		im.Leave(d, "hash_by goes by url, path, client, header:NAME or cookie:NAME")
 	}
 }
 
-func (im *importer) upstreamServer(u *upstream, d *nginxconf.Directive) {
-	im.used(d)
-	for _, o := range d.Texts()[min(1, len(d.Args)):] {
+func (im *importer) upstreamServer(u *upstream, d *draft.Directive) {
+	im.Used(d)
+	for _, o := range d.Words()[min(1, len(d.Args)):] {
 		name, value, _ := strings.Cut(o, "=")
 		switch name {
 		case "down":
-			im.standard(d, "a server that is down is left out")
-			im.fates[d] = draft.Note{Outcome: draft.Defaulted, Why: "a server that is down is left out"}
+			im.Partly(d, "a server that is down is left out")
 			return
 		case "backup":
-			im.leave(d, "servers have no second rank: this one is left out. Servers that fail are not asked anyway")
+			im.Leave(d, "servers have no second rank: this one is left out. Servers that fail are not asked anyway")
 			u.backups = append(u.backups, d)
 			return
 		case "weight":
 			if value != "1" {
-				im.leave(d, "servers have no weights: balance: two_choices (the default) gives the faster ones more")
+				im.Leave(d, "servers have no weights: balance: two_choices (the default) gives the faster ones more")
 			}
 		case "max_fails":
 			if n, err := strconv.Atoi(value); err == nil && n > 0 {
@@ -112,7 +110,7 @@ func (im *importer) upstreamServer(u *upstream, d *nginxconf.Directive) {
 			}
 		case "resolve", "slow_start":
 		default:
-			im.leave(d, fmt.Sprintf("%s has no counterpart: see proxy in docs/config.md", o))
+			im.Leave(d, fmt.Sprintf("%s has no counterpart: see proxy in docs/config.md", o))
 		}
 	}
 	u.servers = append(u.servers, d.Arg(0))
@@ -128,7 +126,7 @@ type target struct {
 	keys     *draft.Node
 }
 
-func (t *site) proxyTarget(l *location, d *nginxconf.Directive) (*target, error) {
+func (t *site) proxyTarget(l *location, d *draft.Directive) (*target, error) {
 	text := d.Arg(0)
 	for name, v := range t.server.values {
 		text = strings.ReplaceAll(strings.ReplaceAll(text, "${"+name+"}", v), "$"+name, v)
@@ -188,24 +186,24 @@ func (t *site) proxyTarget(l *location, d *nginxconf.Directive) (*target, error)
 }
 
 // proxy translates a location that passes requests on.
-func (t *site) proxy(l *location, d *nginxconf.Directive) *draft.Node {
+func (t *site) proxy(l *location, d *draft.Directive) *draft.Node {
 	to, err := t.proxyTarget(l, d)
 	if err != nil {
-		t.im.leave(d, err.Error())
+		t.im.Leave(d, err.Error())
 		return nil
 	}
 	for _, name := range []string{"proxy_pass_request_headers", "proxy_pass_request_body"} {
 		if off := l.last(name); off != nil && off.Arg(0) == "off" {
-			t.im.leave(off, "requests are passed on with their header and body, and the other server must not get them: write the route with request_headers: {remove: [Cookie, Authorization, …]}, which lists what it must not get")
-			t.im.leave(d, "it is not passed on, since "+name+" is off")
+			t.im.Leave(off, "requests are passed on with their header and body, and the other server must not get them: write the route with request_headers: {remove: [Cookie, Authorization, …]}, which lists what it must not get")
+			t.im.Leave(d, "it is not passed on, since "+name+" is off")
 			return nil
 		}
 	}
-	t.im.used(d)
+	t.im.Used(d)
 	o := draft.Map()
 	o.Set("to", draft.OneOrMore(to.to...))
 	if err := t.proxyPath(l, to, o); err != nil {
-		t.im.leave(d, err.Error())
+		t.im.Leave(d, err.Error())
 		return nil
 	}
 	to.keys.Clone().CopyTo(o)
@@ -213,13 +211,13 @@ func (t *site) proxy(l *location, d *nginxconf.Directive) *draft.Node {
 	t.proxyHeaders(l, o, to)
 	t.proxyTLS(l, o)
 	if b := l.last("proxy_buffering"); b != nil {
-		t.im.used(b)
+		t.im.Used(b)
 		if b.Arg(0) == "off" {
 			o.Set("stream", draft.Number(true))
 		}
 	}
 	if b := l.last("proxy_request_buffering"); b != nil {
-		t.im.used(b)
+		t.im.Used(b)
 		if b.Arg(0) == "off" {
 			o.Set("stream", draft.Number(true))
 		}
@@ -236,7 +234,7 @@ func (t *site) proxy(l *location, d *nginxconf.Directive) *draft.Node {
 // tryBefore is for a location with files and an upstream.
 func (t *site) tryBefore(l *location, node *draft.Node) {
 	if d := l.own("try_files"); d != nil {
-		t.im.leave(d, "a route with files passes on what is no file by a named route: write static and try here, and this proxy as a route like @app")
+		t.im.Leave(d, "a route with files passes on what is no file by a named route: write static and try here, and this proxy as a route like @app")
 	}
 	_ = node
 }
@@ -273,7 +271,7 @@ func (t *site) proxyPath(l *location, to *target, o *draft.Node) error {
 			o.Set("to", draft.OneOrMore(to.to...))
 		}
 		if p := strings.TrimSuffix(to.path, "/"); p != "" && strings.HasSuffix(to.path, "/") != strings.HasSuffix(l.path, "/") && !to.prepend {
-			t.im.partly(l.block, fmt.Sprintf("the rest of the path goes behind a slash: nginx makes %s of %s", to.path+"x", l.path+"x"))
+			t.im.Partly(l.block, fmt.Sprintf("the rest of the path goes behind a slash: nginx makes %s of %s", to.path+"x", l.path+"x"))
 		}
 		if l.path != "/" && !to.prepend {
 			o.Set("strip_prefix", draft.Text(strings.TrimSuffix(l.path, "/")+"/"))
@@ -320,7 +318,7 @@ func wholePath(expr string) string {
 func (t *site) proxyRewrites(l *location, o *draft.Node) {
 	list := draft.List()
 	for _, d := range l.each("rewrite") {
-		if t.im.fates[d].Outcome != 0 {
+		if t.im.Outcome(d) != 0 {
 			continue
 		}
 		expr, err := expression(d.Arg(0), false)
@@ -331,11 +329,11 @@ func (t *site) proxyRewrites(l *location, o *draft.Node) {
 			}
 			if err == nil {
 				list.Add(draft.Map().Set("path", draft.Verbatim(wholePath(expr))).Set("to", draft.Text(to)).Flow())
-				t.im.used(d)
+				t.im.Used(d)
 			}
 		}
 		if err != nil {
-			t.im.leave(d, fmt.Sprintf("write it as rewrite of the proxy: %v", err))
+			t.im.Leave(d, fmt.Sprintf("write it as rewrite of the proxy: %v", err))
 		}
 	}
 	if list.Len() > 0 {
@@ -359,15 +357,15 @@ func (t *site) proxyTimes(l *location, o *draft.Node) {
 				continue
 			}
 			if len(e.keys) == 0 {
-				t.im.standard(d, "body_timeout is for both directions")
+				t.im.Standard(d, "body_timeout is for both directions")
 				continue
 			}
 			v, ok := duration(d.Arg(0))
 			if !ok {
-				t.im.leave(d, "set "+strings.Join(e.keys, " and "))
+				t.im.Leave(d, "set "+strings.Join(e.keys, " and "))
 				continue
 			}
-			t.im.used(d)
+			t.im.Used(d)
 			for _, key := range e.keys {
 				o.Set(key, draft.Text(v))
 			}
@@ -383,15 +381,15 @@ func (t *site) proxyHeaders(l *location, o *draft.Node, to *target) {
 		name, value := d.Arg(0), d.Arg(1)
 		switch strings.ToLower(name) {
 		case "host":
-			t.im.used(d)
+			t.im.Used(d)
 			host = t.hostFor(d, value)
 			continue
 		case "upgrade", "connection":
-			t.im.standard(d, "connections are kept, and upgraded (WebSockets) when both sides want")
+			t.im.Standard(d, "connections are kept, and upgraded (WebSockets) when both sides want")
 			continue
 		case "x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "forwarded", "x-forwarded-scheme", "x-forwarded-ssl":
 			if strings.HasPrefix(value, "$") {
-				t.im.standard(d, "Forwarded and X-Forwarded-For, -Host and -Proto are sent to every upstream")
+				t.im.Standard(d, "Forwarded and X-Forwarded-For, -Host and -Proto are sent to every upstream")
 				if n := strings.ToLower(name); n != "x-forwarded-scheme" && n != "x-forwarded-ssl" {
 					continue
 				}
@@ -399,27 +397,27 @@ func (t *site) proxyHeaders(l *location, o *draft.Node, to *target) {
 		}
 		if value == "" {
 			remove = append(remove, name)
-			t.im.used(d)
+			t.im.Used(d)
 			continue
 		}
 		if value == "$http_"+strings.ToLower(strings.ReplaceAll(name, "-", "_")) {
-			t.im.standard(d, "fields of the request are passed on")
+			t.im.Standard(d, "fields of the request are passed on")
 			continue
 		}
 		if t.copied(l, d) {
 			continue
 		}
 		if value == "$remote_user" && t.passwordNeeded(l) {
-			t.im.used(d)
+			t.im.Used(d)
 			l.userField = name
 			continue
 		}
 		if text, err := t.headerText(value); err != nil {
-			t.im.leave(d, fmt.Sprintf("write it into request_headers, %v: the upstream does not get the field, nor a client's own", err))
+			t.im.Leave(d, fmt.Sprintf("write it into request_headers, %v: the upstream does not get the field, nor a client's own", err))
 			remove = append(remove, name) // whatever the upstream takes it for
 		} else {
 			set.Set(name, draft.Text(text))
-			t.im.used(d)
+			t.im.Used(d)
 		}
 	}
 	if host != "" {
@@ -438,7 +436,7 @@ func (t *site) proxyHeaders(l *location, o *draft.Node, to *target) {
 }
 
 // hostFor is what the upstream is told as Host.
-func (t *site) hostFor(d *nginxconf.Directive, value string) string {
+func (t *site) hostFor(d *draft.Directive, value string) string {
 	switch value {
 	case "$host", "$http_host", "$host:$server_port", "$http_host:$server_port", "$server_name", "$host:$proxy_port":
 		return "client"
@@ -448,7 +446,7 @@ func (t *site) hostFor(d *nginxconf.Directive, value string) string {
 	if text, err := template(value, nil, t.captures("")); err == nil {
 		return text
 	}
-	t.im.leave(d, "host is client, upstream or a name")
+	t.im.Leave(d, "host is client, upstream or a name")
 	return "client"
 }
 
@@ -468,26 +466,26 @@ func (t *site) proxyTLS(l *location, o *draft.Node) {
 	} {
 		if d := l.last(e.name); d != nil {
 			tls.Set(e.key, draft.Text(t.im.path(d.Arg(0))))
-			t.im.used(d)
+			t.im.Used(d)
 		}
 	}
 	if d := l.last("proxy_ssl_name"); d != nil && !strings.Contains(d.Arg(0), "$") {
 		tls.Set("server_name", draft.Text(d.Arg(0)))
-		t.im.used(d)
+		t.im.Used(d)
 	} else if d != nil {
-		t.im.leave(d, "set tls.server_name of the proxy")
+		t.im.Leave(d, "set tls.server_name of the proxy")
 	}
 	for _, name := range []string{"proxy_ssl_server_name", "proxy_ssl_session_reuse", "proxy_ssl_protocols", "proxy_ssl_ciphers", "proxy_ssl_verify_depth"} {
 		if d := l.last(name); d != nil {
-			t.im.standard(d, "upstreams are told the name (SNI), over TLS 1.2 or 1.3")
+			t.im.Standard(d, "upstreams are told the name (SNI), over TLS 1.2 or 1.3")
 		}
 	}
 	verify := l.last("proxy_ssl_verify")
-	t.im.used(verify)
+	t.im.Used(verify)
 	to := o.Get("to").String()
 	_ = to
 	if d := l.own("proxy_pass"); d != nil && strings.HasPrefix(d.Arg(0), "https://") && (verify == nil || verify.Arg(0) != "on") && tls.Get("ca") == nil {
-		t.im.standard(d, "certificates of upstreams are checked, which nginx does not unless told: tls: {insecure: true} if this one has none that is trusted")
+		t.im.Standard(d, "certificates of upstreams are checked, which nginx does not unless told: tls: {insecure: true} if this one has none that is trusted")
 		t.insecure(l, d, tls)
 	}
 	if tls.Len() > 0 {
@@ -497,7 +495,7 @@ func (t *site) proxyTLS(l *location, o *draft.Node) {
 
 // insecure keeps upstreams with addresses for names working: no authority has
 // signed a certificate for those.
-func (t *site) insecure(_ *location, d *nginxconf.Directive, tls *draft.Node) {
+func (t *site) insecure(_ *location, d *draft.Directive, tls *draft.Node) {
 	u, err := url.Parse(variable().ReplaceAllString(d.Arg(0), "x"))
 	if err == nil && (net.ParseIP(u.Hostname()) != nil || u.Hostname() == "localhost" || t.im.upstreams[u.Host] != nil) {
 		tls.Set("insecure", draft.Number(true))
@@ -515,37 +513,37 @@ func (t *site) proxyRedirects(l *location, o *draft.Node) {
 	if (d == nil || d.Arg(0) == "default") && l.last("proxy_cookie_path") == nil && o.Get("strip_prefix") != nil && o.Get("host").Plain() == "client" {
 		o.Set("redirects", draft.Text("keep"))
 	} else if o.Get("strip_prefix") != nil && o.Get("redirects") == nil && l.last("proxy_cookie_path") == nil {
-		t.im.partly(l.own("proxy_pass"), "with the prefix that Location gets, paths of cookies get it, too, which nginx leaves alone: redirects: keep leaves both")
+		t.im.Partly(l.own("proxy_pass"), "with the prefix that Location gets, paths of cookies get it, too, which nginx leaves alone: redirects: keep leaves both")
 	}
 }
 
-func (t *site) proxyRedirect(d *nginxconf.Directive, o *draft.Node) {
+func (t *site) proxyRedirect(d *draft.Directive, o *draft.Node) {
 	switch {
 	case d.Arg(0) == "off":
 		o.Set("redirects", draft.Text("keep"))
-		t.im.used(d)
+		t.im.Used(d)
 	case d.Arg(0) == "default":
-		t.im.used(d)
+		t.im.Used(d)
 	default:
-		t.im.standard(d, "the upstream's own addresses in Location become those of the site")
+		t.im.Standard(d, "the upstream's own addresses in Location become those of the site")
 	}
 }
 
 func (t *site) proxyRetries(l *location, o *draft.Node) {
 	retries := draft.Map()
 	if d := l.last("proxy_next_upstream"); d != nil {
-		t.im.used(d)
+		t.im.Used(d)
 		var statuses []string
-		for _, w := range d.Texts() {
+		for _, w := range d.Words() {
 			switch {
 			case w == "off":
 				retries.Set("attempts", draft.Number(1))
 			case strings.HasPrefix(w, "http_5"):
 				statuses = append(statuses, w[5:])
 			case w == "non_idempotent":
-				t.im.leave(d, "requests that are not idempotent are repeated only if nothing of them was sent")
+				t.im.Leave(d, "requests that are not idempotent are repeated only if nothing of them was sent")
 			case strings.HasPrefix(w, "http_"):
-				t.im.leave(d, "retries are for statuses of 500 and more: "+w)
+				t.im.Leave(d, "retries are for statuses of 500 and more: "+w)
 			}
 		}
 		if len(statuses) > 0 {
@@ -556,10 +554,10 @@ func (t *site) proxyRetries(l *location, o *draft.Node) {
 		if n, err := strconv.Atoi(d.Arg(0)); err == nil && n > 0 {
 			retries.Set("attempts", draft.Number(n))
 		}
-		t.im.used(d)
+		t.im.Used(d)
 	}
 	if d := l.last("proxy_next_upstream_timeout"); d != nil {
-		t.im.standard(d, "retries have a budget instead of a time")
+		t.im.Standard(d, "retries have a budget instead of a time")
 	}
 	if retries.Len() > 0 {
 		o.Set("retries", retries.Flow())

@@ -20,7 +20,7 @@ func (t *site) invalidReferer() ([]way, error) {
 		if d.String() != lists[0].String() {
 			return nil, errors.New("there are several valid_referers: write one rule on the header Referer for each")
 		}
-		words = d.Texts()
+		words = d.Words()
 	}
 	ways, err := t.referers(words)
 	if err != nil {
@@ -30,7 +30,7 @@ func (t *site) invalidReferer() ([]way, error) {
 	if _, err := regexp.Compile(expr[2:]); err != nil || len(expr) > 1000 {
 		return nil, errors.New("its expressions cannot be one of up to 1000 bytes")
 	}
-	t.im.used(lists...)
+	t.im.Used(lists...)
 	return []way{{when: draft.Map().Set("header", draft.Map().Set("Referer", draft.Verbatim(expr)).Flow())}}, nil
 }
 

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"millrace/importer/draft"
-	"millrace/importer/nginxconf"
 )
 
 // serverRules translates the rewrites and returns of a server block itself; true: they
@@ -28,7 +27,7 @@ func (t *site) serverRules() bool {
 	l.key = "/"
 	t.route(l, answer)
 	for _, d := range t.server.list {
-		if d.Name.Text == "location" {
+		if d.Name == "location" {
 			t.im.unreachable(d)
 		}
 	}
@@ -36,8 +35,8 @@ func (t *site) serverRules() bool {
 }
 
 // unreachable marks a block that nginx never reaches.
-func (im *importer) unreachable(d *nginxconf.Directive) {
-	im.standard(d, "nginx never comes to it: the server returns before")
+func (im *importer) unreachable(d *draft.Directive) {
+	im.Standard(d, "nginx never comes to it: the server returns before")
 	for _, inner := range d.Block {
 		im.unreachable(inner)
 	}
@@ -59,16 +58,16 @@ func (t *site) phase(sc *scope, l *location) *draft.Node {
 
 func (t *site) phaseLines(sc *scope, l *location) *draft.Node {
 	for _, d := range sc.list {
-		switch d.Name.Text {
+		switch d.Name {
 		case "return":
 			answer, err := t.returned(d, l)
 			if err != nil {
-				t.im.leave(d, err.Error())
+				t.im.Leave(d, err.Error())
 				if answer = refusal(d); answer == nil {
 					answer = draft.Denied(404)
 				}
 			} else {
-				t.im.used(d)
+				t.im.Used(d)
 			}
 			return answer
 		case "rewrite":
@@ -76,11 +75,11 @@ func (t *site) phaseLines(sc *scope, l *location) *draft.Node {
 		case "if":
 			t.condition(d, l)
 		case "break":
-			t.im.standard(d, "rules of a site end where one answers")
+			t.im.Standard(d, "rules of a site end where one answers")
 		case "set":
 			if !strings.Contains(d.Arg(1), "$") {
 				t.server.values[strings.TrimPrefix(d.Arg(0), "$")] = d.Arg(1)
-				t.im.used(d)
+				t.im.Used(d)
 			}
 		}
 	}
@@ -131,7 +130,7 @@ func (t *site) text(text, expr string) (string, error) {
 }
 
 // returned translates return.
-func (t *site) returned(d *nginxconf.Directive, l *location) (*draft.Node, error) {
+func (t *site) returned(d *draft.Directive, l *location) (*draft.Node, error) {
 	status, err := strconv.Atoi(d.Arg(0))
 	text := d.Arg(1)
 	if err != nil {
@@ -149,7 +148,7 @@ func (t *site) returned(d *nginxconf.Directive, l *location) (*draft.Node, error
 		}
 		return redirect(status, withoutQuery(text, to))
 	case status == 444:
-		t.im.standard(d, "a connection is not closed without an answer: 403")
+		t.im.Standard(d, "a connection is not closed without an answer: 403")
 		return draft.Denied(403), nil
 	case len(d.Args) < 2 && (status == 403 || status == 404 || status == 410 || status == 451 || status == 503):
 		return draft.Denied(status), nil
@@ -179,7 +178,7 @@ func (t *site) returned(d *nginxconf.Directive, l *location) (*draft.Node, error
 
 // refusal stands for a return that cannot be translated and keeps clients out; nil if it
 // keeps nobody out.
-func refusal(d *nginxconf.Directive) *draft.Node {
+func refusal(d *draft.Directive) *draft.Node {
 	status, err := strconv.Atoi(d.Arg(0))
 	switch {
 	case err != nil || status < 400:
@@ -194,7 +193,7 @@ func refusal(d *nginxconf.Directive) *draft.Node {
 func (t *site) contentType(l *location) string {
 	for _, h := range l.all("add_header") {
 		if strings.EqualFold(h.Arg(0), "Content-Type") {
-			t.im.used(h)
+			t.im.Used(h)
 			return h.Arg(1)
 		}
 	}
@@ -242,14 +241,14 @@ func redirect(status int, to string) (*draft.Node, error) {
 }
 
 // rewrite translates a rewrite, with the conditions of the if that it is in.
-func (t *site) rewrite(d *nginxconf.Directive, l *location, when *draft.Node) {
+func (t *site) rewrite(d *draft.Directive, l *location, when *draft.Node) {
 	positive, except, _ := excepting(d.Arg(0))
 	expr, err := expression(positive, false)
 	if err == nil && except != "" {
 		except, err = expression(except, false)
 	}
 	if err != nil {
-		t.im.leave(d, fmt.Sprintf("write it as rules: %v", err))
+		t.im.Leave(d, fmt.Sprintf("write it as rules: %v", err))
 		return
 	}
 	target, flag := d.Arg(1), d.Arg(2)
@@ -264,21 +263,21 @@ func (t *site) rewrite(d *nginxconf.Directive, l *location, when *draft.Node) {
 	}
 	n, err := t.scoped(l, expr)
 	if err != nil {
-		t.im.leave(d, fmt.Sprintf("write it as rules: %v", err))
+		t.im.Leave(d, fmt.Sprintf("write it as rules: %v", err))
 		return
 	}
 	if stays && !t.answersAlike(l, target) {
-		t.im.leave(d, "its location answers for the path that this makes, and here another one would: it answers 501 until you have written it as a route and a rule")
+		t.im.Leave(d, "its location answers for the path that this makes, and here another one would: it answers 501 until you have written it as a route and a rule")
 		draft.NotImplemented().CopyTo(n)
 	} else if err := t.target(n, target, expr, flag == "permanent", redirects); err != nil {
-		t.im.leave(d, fmt.Sprintf("write it as a rule: %v", err))
+		t.im.Leave(d, fmt.Sprintf("write it as a rule: %v", err))
 		return
 	}
 	if when != nil {
 		when.CopyTo(n)
 	}
 	exceptAlso(n, except)
-	t.im.used(d)
+	t.im.Used(d)
 	l.rules = append(l.rules, ruleDraft{node: n, comment: d.At(), late: flag == "" && !redirects})
 }
 

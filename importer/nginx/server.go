@@ -8,13 +8,12 @@ import (
 	"strings"
 
 	"millrace/importer/draft"
-	"millrace/importer/nginxconf"
 )
 
 // server is one server block.
 type server struct {
 	*scope
-	block   *nginxconf.Directive
+	block   *draft.Directive
 	plain   []string // addresses, as we write them
 	secure  []string
 	names   []string
@@ -22,14 +21,14 @@ type server struct {
 	quic    bool
 	local   bool // fewer could ask it than other blocks
 	comment []string
-	cert    *nginxconf.Directive
-	key     *nginxconf.Directive
+	cert    *draft.Directive
+	key     *draft.Directive
 
 	values map[string]string // of "set" with plain texts
 	closed []string          // why the site lets nobody in until somebody has looked
 }
 
-func (im *importer) server(d *nginxconf.Directive, http *scope) *server {
+func (im *importer) server(d *draft.Directive, http *scope) *server {
 	s := &server{scope: &scope{parent: http, list: d.Block}, block: d, values: map[string]string{}}
 	listens := s.each("listen")
 	for _, l := range listens {
@@ -43,13 +42,13 @@ func (im *importer) server(d *nginxconf.Directive, http *scope) *server {
 	}
 	if ssl := s.last("ssl"); ssl != nil && ssl.Arg(0) == "on" {
 		s.secure, s.plain = append(s.secure, s.plain...), nil
-		im.used(ssl)
+		im.Used(ssl)
 	}
 	s.cert, s.key = s.last("ssl_certificate"), s.last("ssl_certificate_key")
 	for _, v := range s.each("set") {
 		if !strings.Contains(v.Arg(1), "$") {
 			s.values[strings.TrimPrefix(v.Arg(0), "$")] = v.Arg(1)
-			im.used(v)
+			im.Used(v)
 		}
 	}
 	return s
@@ -80,14 +79,14 @@ func (im *importer) clientCertificates(tls *draft.Node) {
 		return
 	}
 	for _, s := range asking {
-		lines := []*nginxconf.Directive{s.last("ssl_verify_client"), s.last("ssl_client_certificate")}
+		lines := []*draft.Directive{s.last("ssl_verify_client"), s.last("ssl_client_certificate")}
 		if same && len(asking) == secure {
-			im.used(lines...)
-			im.standard(s.last("ssl_verify_depth"), "chains of any sensible length are checked")
+			im.Used(lines...)
+			im.Standard(s.last("ssl_verify_depth"), "chains of any sensible length are checked")
 			continue
 		}
-		im.leave(lines[0], "clients of all sites are asked for certificates, or of none (tls.client_ca): this site answers 403 until its first rule is removed")
-		im.leave(lines[0], "serve it by a process of its own")
+		im.Leave(lines[0], "clients of all sites are asked for certificates, or of none (tls.client_ca): this site answers 403 until its first rule is removed")
+		im.Leave(lines[0], "serve it by a process of its own")
 		s.closed = append(s.closed, "nginx asked clients for a certificate (ssl_verify_client)")
 	}
 	if !same || len(asking) != secure {
@@ -99,9 +98,9 @@ func (im *importer) clientCertificates(tls *draft.Node) {
 	}
 }
 
-func (im *importer) listen(s *server, d *nginxconf.Directive) {
+func (im *importer) listen(s *server, d *draft.Directive) {
 	address, tls := d.Arg(0), false
-	for _, option := range d.Texts()[min(1, len(d.Args)):] {
+	for _, option := range d.Words()[min(1, len(d.Args)):] {
 		switch name, _, _ := strings.Cut(option, "="); name {
 		case "ssl":
 			tls = true
@@ -110,10 +109,10 @@ func (im *importer) listen(s *server, d *nginxconf.Directive) {
 		case "default_server", "default":
 			s.any = true
 		case "proxy_protocol":
-			im.leave(d, "write proxy_protocol: {from: [the balancer's address]} (docs/config.md)")
+			im.Leave(d, "write proxy_protocol: {from: [the balancer's address]} (docs/config.md)")
 		}
 	}
-	im.used(d)
+	im.Used(d)
 	switch {
 	case strings.HasPrefix(address, "unix:"):
 	case regexp.MustCompile(`^\d+$`).MatchString(address):
@@ -127,7 +126,7 @@ func (im *importer) listen(s *server, d *nginxconf.Directive) {
 		case "*":
 			host = "0.0.0.0"
 		case "::":
-			if slices.Contains(d.Texts(), "ipv6only=off") {
+			if slices.Contains(d.Words(), "ipv6only=off") {
 				host = "" // IPv4 as well
 			}
 		}
@@ -142,9 +141,9 @@ func (im *importer) listen(s *server, d *nginxconf.Directive) {
 	}
 }
 
-func (im *importer) names(s *server, d *nginxconf.Directive) {
-	im.used(d)
-	for _, name := range d.Texts() {
+func (im *importer) names(s *server, d *draft.Directive) {
+	im.Used(d)
+	for _, name := range d.Words() {
 		lower := strings.ToLower(name)
 		expr, isRegex := strings.CutPrefix(name, "~")
 		switch {
@@ -155,19 +154,19 @@ func (im *importer) names(s *server, d *nginxconf.Directive) {
 				s.comment = append(s.comment, fmt.Sprintf("%s: %q is the same", d.At(), name))
 				continue
 			}
-			im.leave(d, fmt.Sprintf("hosts have no regular expressions: list the names that %s stands for", name))
+			im.Leave(d, fmt.Sprintf("hosts have no regular expressions: list the names that %s stands for", name))
 		case strings.HasPrefix(lower, "."):
 			s.names = append(s.names, lower[1:], "*"+lower)
 		case strings.HasSuffix(lower, ".*"), strings.Contains(strings.TrimPrefix(lower, "*."), "*"):
-			im.leave(d, fmt.Sprintf("a star is the first label of a host alone: list the names that %s stands for", name))
+			im.Leave(d, fmt.Sprintf("a star is the first label of a host alone: list the names that %s stands for", name))
 		case lower == "$hostname":
-			im.leave(d, "write this machine's name into hosts")
+			im.Leave(d, "write this machine's name into hosts")
 		default:
 			s.names = append(s.names, lower)
 		}
 	}
 	s.names = draft.Unique(s.names)
-	if len(s.names) == 0 && im.fates[d].Outcome != draft.Untranslated {
+	if len(s.names) == 0 && im.Outcome(d) != draft.Untranslated {
 		s.any = true
 	}
 }
@@ -205,12 +204,12 @@ func (im *importer) sites() *draft.Node {
 		site := draft.Map()
 		hosts := im.hosts(s, taken)
 		if s.local && len(s.names) == 0 {
-			im.leave(s.block, servedLocally+", and a site without hosts answers everybody: give it hosts and "+localAccess(s)+", or a process of its own")
+			im.Leave(s.block, servedLocally+", and a site without hosts answers everybody: give it hosts and "+localAccess(s)+", or a process of its own")
 			continue
 		}
 		if !s.local && (len(s.names) == 0 || s.any) {
 			if fallback && len(hosts) == 0 {
-				im.leave(s.block, "a second block for all other hosts: sites are not told apart by address. Give it hosts")
+				im.Leave(s.block, "a second block for all other hosts: sites are not told apart by address. Give it hosts")
 				continue
 			}
 			if !fallback {
@@ -218,7 +217,7 @@ func (im *importer) sites() *draft.Node {
 			}
 		}
 		if len(hosts) == 0 && len(s.names) > 0 && (!s.any || s.local) {
-			im.leave(s.block, "another block has the same hosts, and sites are not told apart by port: give it hosts of its own")
+			im.Leave(s.block, "another block has the same hosts, and sites are not told apart by port: give it hosts of its own")
 			continue
 		}
 		if len(hosts) > 0 {
@@ -330,11 +329,11 @@ func (im *importer) certificate(s *server, pairs *draft.Node, seen map[string]bo
 	for i, d := range certs {
 		key := keys[min(i, len(keys)-1)]
 		if strings.ContainsAny(d.Arg(0)+key.Arg(0), "$") || strings.HasPrefix(d.Arg(0), "data:") || strings.HasPrefix(key.Arg(0), "engine:") {
-			im.leave(d, "certificates are files: name them in tls.certificates, or let them come by themselves (tls.auto)")
-			im.leave(key, "belongs to ssl_certificate")
+			im.Leave(d, "certificates are files: name them in tls.certificates, or let them come by themselves (tls.auto)")
+			im.Leave(key, "belongs to ssl_certificate")
 			continue
 		}
-		im.used(d, key)
+		im.Used(d, key)
 		cert := im.path(d.Arg(0))
 		if seen[cert] {
 			continue
@@ -350,15 +349,15 @@ func (im *importer) protocols(s *server) string {
 	if d == nil {
 		return ""
 	}
-	versions := d.Texts()
+	versions := d.Words()
 	switch {
 	case slices.Contains(versions, "TLSv1") || slices.Contains(versions, "TLSv1.1"):
-		im.standard(d, "TLS 1.2 is the oldest version that is spoken")
+		im.Standard(d, "TLS 1.2 is the oldest version that is spoken")
 		return ""
 	case !slices.Contains(versions, "TLSv1.2"):
-		im.used(d)
+		im.Used(d)
 		return "1.3"
 	}
-	im.standard(d, "TLS 1.2 and 1.3, with forward secrecy alone, are the default")
+	im.Standard(d, "TLS 1.2 and 1.3, with forward secrecy alone, are the default")
 	return ""
 }

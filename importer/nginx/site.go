@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"millrace/importer/draft"
-	"millrace/importer/nginxconf"
 )
 
 // site is a server block that is being translated.
@@ -37,7 +36,7 @@ type ruleDraft struct {
 // location is one location block, or the server block itself for paths without one.
 type location struct {
 	*scope
-	block *nginxconf.Directive // nil: the server block
+	block *draft.Directive // nil: the server block
 	kind  locationKind
 	path  string // of exact and prefix
 	expr  string // of expressions, as RE2
@@ -50,9 +49,9 @@ type location struct {
 	node  *draft.Node // what answers; nil: nothing, all that is said is in rules
 	whole bool        // its last rule answers all that it is for
 
-	moved    *nginxconf.Directive // a rewrite to a path that this location answers for
-	first    bool                 // a rule leads to its route
-	fallback string               // what answers for files that are not there, of an if
+	moved    *draft.Directive // a rewrite to a path that this location answers for
+	first    bool             // a rule leads to its route
+	fallback string           // what answers for files that are not there, of an if
 
 	php       *location // the expression within it that runs scripts, where it has an alias
 	authURL   string    // the server that is asked whether a client may come in
@@ -97,14 +96,14 @@ func (t *site) findLocations() {
 // collect lists the locations of a block, those within others included.
 func (t *site) collect(sc *scope, outer *location) {
 	for _, d := range sc.list {
-		if d.Name.Text != "location" || !d.Opens {
+		if d.Name != "location" || !d.Opens {
 			continue
 		}
 		l := &location{scope: &scope{parent: sc, list: d.Block}, block: d, outer: outer}
 		if !t.kind(l) {
 			continue
 		}
-		t.im.used(d)
+		t.im.Used(d)
 		t.collect(l.scope, l)
 		t.locations = append(t.locations, l)
 	}
@@ -161,12 +160,12 @@ func (t *site) withoutExpression(l *location, pattern string, err error) {
 		t.close(l.block, fmt.Sprintf("write this location as a rule without looking ahead or behind: %v. The site answers 403 until its first rule is removed", err))
 		return
 	}
-	t.im.leave(l.block, fmt.Sprintf("write this location as rules: %v", err))
+	t.im.Leave(l.block, fmt.Sprintf("write this location as rules: %v", err))
 }
 
 // close lets nobody in until somebody has looked at a line that kept clients out.
-func (t *site) close(d *nginxconf.Directive, do string) {
-	t.im.leave(d, do)
+func (t *site) close(d *draft.Directive, do string) {
+	t.im.Leave(d, do)
 	t.server.closed = draft.AppendNew(t.server.closed, d.At()+": "+d.String())
 }
 
@@ -237,7 +236,7 @@ func (l *location) loose() bool {
 // password lets anybody in.
 func (l *location) deniesAll() bool {
 	list, satisfy := l.all("allow", "deny"), l.last("satisfy")
-	return len(list) > 0 && list[0].Name.Text == "deny" && list[0].Arg(0) == "all" && (satisfy == nil || satisfy.Arg(0) != "any")
+	return len(list) > 0 && list[0].Name == "deny" && list[0].Arg(0) == "all" && (satisfy == nil || satisfy.Arg(0) != "any")
 }
 
 // odd reports whether a path cannot be the key of a route.
@@ -255,7 +254,7 @@ func (l *location) inExpression() bool {
 }
 
 // changesPath reports whether a proxy_pass puts a path in the place of the location's.
-func changesPath(d *nginxconf.Directive) bool {
+func changesPath(d *draft.Directive) bool {
 	if d == nil {
 		return false
 	}
@@ -378,7 +377,7 @@ func (t *site) withoutHeaders(rules *draft.Node) {
 		if strings.Contains(everywhere, d.Arg(0)+":") {
 			continue
 		}
-		t.im.partly(d, "it is in the answers of routes; those of rules (refusals, redirects) have the headers of the site alone: write it into headers of the site if they must have it")
+		t.im.Partly(d, "it is in the answers of routes; those of rules (refusals, redirects) have the headers of the site alone: write it into headers of the site if they must have it")
 	}
 }
 

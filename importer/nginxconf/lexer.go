@@ -22,21 +22,22 @@ type lexer struct {
 	name      string
 	remaining string
 	line      int
-	start     int // the line on which the last word began
+	start     int    // the line on which the last word began
+	raw       string // the last word, with its quotes and backslashes
 }
 
 const space = " \t\r\n"
 
-func (l *lexer) next() (Word, tokenKind, error) {
+func (l *lexer) next() (string, tokenKind, error) {
 	l.skip()
 	if l.remaining == "" {
-		return Word{}, isEnd, nil
+		return "", isEnd, nil
 	}
 	l.start = l.line
 	switch c := l.remaining[0]; c {
 	case ';', '{', '}':
 		l.remaining = l.remaining[1:]
-		return Word{}, map[byte]tokenKind{';': isSemicolon, '{': isOpen, '}': isClose}[c], nil
+		return "", map[byte]tokenKind{';': isSemicolon, '{': isOpen, '}': isClose}[c], nil
 	case '"', '\'':
 		w, err := l.quoted(c)
 		return w, isWord, err
@@ -68,36 +69,36 @@ func (l *lexer) take(n int) string {
 	return taken
 }
 
-func (l *lexer) quoted(quote byte) (Word, error) {
+func (l *lexer) quoted(quote byte) (string, error) {
 	for i := 1; i < len(l.remaining); i++ {
 		switch l.remaining[i] {
 		case '\\':
 			i++
 		case quote:
-			raw := l.take(i + 1)
+			l.raw = l.take(i + 1)
 			if l.remaining != "" && !strings.ContainsRune(space+";{)", rune(l.remaining[0])) {
-				return Word{}, fmt.Errorf("%q stands right behind a closing quote", l.remaining[:1])
+				return "", fmt.Errorf("%q stands right behind a closing quote", l.remaining[:1])
 			}
-			return Word{Text: unescape(raw[1 : len(raw)-1]), Raw: raw, Quoted: true}, nil
+			return unescape(l.raw[1 : len(l.raw)-1]), nil
 		}
 	}
-	return Word{}, errors.New("a quote is not closed")
+	return "", errors.New("a quote is not closed")
 }
 
-func (l *lexer) plain() Word {
+func (l *lexer) plain() string {
 	i := 0
 	for i < len(l.remaining) {
 		switch c := l.remaining[i]; {
 		case c == '\\':
 			i++
 		case strings.IndexByte(space, c) >= 0, c == ';', c == '{' && (i == 0 || l.remaining[i-1] != '$'):
-			raw := l.take(i)
-			return Word{Text: unescape(raw), Raw: raw}
+			l.raw = l.take(i)
+			return unescape(l.raw)
 		}
 		i++
 	}
-	raw := l.take(len(l.remaining))
-	return Word{Text: unescape(raw), Raw: raw}
+	l.raw = l.take(len(l.remaining))
+	return unescape(l.raw)
 }
 
 // unescape does what nginx does with backslashes: quotes and the backslash lose

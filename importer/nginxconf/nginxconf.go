@@ -12,60 +12,9 @@ import (
 	"millrace/importer/draft"
 )
 
-// Word is an argument of a directive.
-type Word struct {
-	Text   string // without quotes and escapes
-	Raw    string // as it was written
-	Quoted bool
-}
-
-// Directive is one line of a config, or a block. In a map or a types block the
-// entries are directives, too.
-type Directive struct {
-	Name  Word
-	Args  []Word
-	Block []*Directive // its lines
-	Opens bool         // it has a block, maybe an empty one
-	Code  string       // the source of a block of Lua
-	File  string
-	Line  int
-}
-
-// Arg is the text of an argument, "" where there is none.
-func (d *Directive) Arg(i int) string {
-	if i < 0 || i >= len(d.Args) {
-		return ""
-	}
-	return d.Args[i].Text
-}
-
-// Texts are the arguments; of nil, none.
-func (d *Directive) Texts() []string {
-	if d == nil {
-		return nil
-	}
-	texts := make([]string, len(d.Args))
-	for i, a := range d.Args {
-		texts[i] = a.Text
-	}
-	return texts
-}
-
-// String is the directive on one line, as it was written, without its block.
-func (d *Directive) String() string {
-	parts := []string{d.Name.Raw}
-	for _, a := range d.Args {
-		parts = append(parts, strings.Join(strings.Fields(a.Raw), " "))
-	}
-	return strings.Join(parts, " ")
-}
-
-// At is the place of the directive: file:line.
-func (d *Directive) At() string { return fmt.Sprintf("%s:%d", d.File, d.Line) }
-
 // Parse reads a config and all that it includes. Relative includes are in the
 // config's folder, as with nginx.
-func Parse(name string, files draft.Files) ([]*Directive, error) {
+func Parse(name string, files draft.Files) ([]*draft.Directive, error) {
 	l := &loader{Reader: draft.Reader{Files: files}, dir: filepath.Dir(name)}
 	return l.load(name, 0)
 }
@@ -77,7 +26,7 @@ type loader struct {
 	directives int
 }
 
-func (l *loader) load(name string, depth int) ([]*Directive, error) {
+func (l *loader) load(name string, depth int) ([]*draft.Directive, error) {
 	text, err := l.Text(name)
 	if err != nil {
 		return nil, err
@@ -88,7 +37,7 @@ func (l *loader) load(name string, depth int) ([]*Directive, error) {
 }
 
 // include is what stands in the files that a pattern names.
-func (l *loader) include(d *Directive, depth int) ([]*Directive, error) {
+func (l *loader) include(d *draft.Directive, depth int) ([]*draft.Directive, error) {
 	if len(d.Args) != 1 || d.Opens {
 		return nil, errors.New("include takes one file")
 	}
@@ -99,7 +48,7 @@ func (l *loader) include(d *Directive, depth int) ([]*Directive, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []*Directive
+	var all []*draft.Directive
 	for _, name := range names {
 		list, err := l.load(name, depth+1)
 		if err != nil {
@@ -117,7 +66,7 @@ type parser struct {
 	includes int // how deep
 }
 
-func (p *parser) block(depth int) (list []*Directive, err error) {
+func (p *parser) block(depth int) (list []*draft.Directive, err error) {
 	for {
 		d, end, err := p.directive(depth)
 		switch {
@@ -125,7 +74,7 @@ func (p *parser) block(depth int) (list []*Directive, err error) {
 			return nil, err
 		case end:
 			return list, nil
-		case d.Name.Text == "include":
+		case d.Name == "include":
 			more, err := p.loader.include(d, p.includes)
 			if err != nil {
 				return nil, draft.Included(err)
@@ -138,11 +87,11 @@ func (p *parser) block(depth int) (list []*Directive, err error) {
 }
 
 // directive reads the next one; end: the block, or the file, is over.
-func (p *parser) directive(depth int) (d *Directive, end bool, err error) {
-	var words []Word
+func (p *parser) directive(depth int) (d *draft.Directive, end bool, err error) {
+	var words, written []string
 	line := 0
 	for {
-		w, kind, err := p.next()
+		text, kind, err := p.next()
 		if err != nil {
 			return nil, false, err
 		}
@@ -150,7 +99,7 @@ func (p *parser) directive(depth int) (d *Directive, end bool, err error) {
 			if len(words) == 0 {
 				line = p.start
 			}
-			words = append(words, w)
+			words, written = append(words, text), append(written, strings.Join(strings.Fields(p.raw), " "))
 			continue
 		}
 		if len(words) == 0 {
@@ -159,7 +108,7 @@ func (p *parser) directive(depth int) (d *Directive, end bool, err error) {
 		if p.loader.directives++; p.loader.directives > draft.MaxLines {
 			return nil, false, fmt.Errorf("the config has more than %d directives", draft.MaxLines)
 		}
-		d = &Directive{Name: words[0], Args: words[1:], File: p.name, Line: line}
+		d = &draft.Directive{Name: words[0], Args: words[1:], File: p.name, Line: line, Written: strings.Join(written, " ")}
 		switch kind {
 		case isSemicolon:
 			return d, false, nil
@@ -167,7 +116,7 @@ func (p *parser) directive(depth int) (d *Directive, end bool, err error) {
 			d.Opens = true
 			return d, false, p.body(d, depth)
 		}
-		return nil, false, fmt.Errorf("%q is not ended by \";\" or a block", d.Name.Text)
+		return nil, false, fmt.Errorf("%q is not ended by \";\" or a block", d.Name)
 	}
 }
 
@@ -184,8 +133,8 @@ func (p *parser) closes(kind tokenKind, depth int) error {
 	return nil
 }
 
-func (p *parser) body(d *Directive, depth int) (err error) {
-	if strings.HasSuffix(d.Name.Text, "_by_lua_block") {
+func (p *parser) body(d *draft.Directive, depth int) (err error) {
+	if strings.HasSuffix(d.Name, "_by_lua_block") {
 		d.Code, err = p.code()
 		return err
 	}

@@ -35,9 +35,9 @@ func memory(files map[string]string) draft.Files {
 	}
 }
 
-func flat(list []*Directive, depth int) (lines []string) {
+func flat(list []*draft.Directive, depth int) (lines []string) {
 	for _, d := range list {
-		lines = append(lines, fmt.Sprintf("%s%s %q %s", strings.Repeat("  ", depth), d.Name.Text, d.Texts(), d.At()))
+		lines = append(lines, fmt.Sprintf("%s%s %q %s", strings.Repeat("  ", depth), d.Name, d.Args, d.At()))
 		lines = append(lines, flat(d.Block, depth+1)...)
 	}
 	return lines
@@ -124,13 +124,13 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzNewWord: a word reads as the text it is made of.
-func FuzzNewWord(f *testing.F) {
+// FuzzQuoted: a word reads as the text it is made of.
+func FuzzQuoted(f *testing.F) {
 	for _, s := range []string{"", "a", "a b", `"`, `\`, "a;{}", "$x", "#", "\\n", "\n", "${a"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		list, err := Parse("x", draft.Files{Read: func(string) ([]byte, error) { return []byte("a " + NewWord(text).Raw + ";"), nil }})
+		list, err := Parse("x", draft.Files{Read: func(string) ([]byte, error) { return []byte("a " + quoted(text) + ";"), nil }})
 		if err != nil || len(list) != 1 || len(list[0].Args) != 1 {
 			t.Fatalf("%q: %v", text, err)
 		}

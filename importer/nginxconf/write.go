@@ -1,22 +1,24 @@
 package nginxconf
 
-import "strings"
+import (
+	"strings"
+
+	"millrace/importer/draft"
+)
 
 // Write is a config with these directives, as nginx reads it: includes stand
 // in their place.
-func Write(list []*Directive) string {
+func Write(list []*draft.Directive) string {
 	var b strings.Builder
 	write(&b, list, "")
 	return b.String()
 }
 
-func write(b *strings.Builder, list []*Directive, indent string) {
+func write(b *strings.Builder, list []*draft.Directive, indent string) {
 	for _, d := range list {
-		b.WriteString(indent)
-		b.WriteString(d.Name.Raw)
+		b.WriteString(indent + quoted(d.Name))
 		for _, a := range d.Args {
-			b.WriteByte(' ')
-			b.WriteString(a.Raw)
+			b.WriteString(" " + quoted(a))
 		}
 		switch {
 		case !d.Opens:
@@ -31,20 +33,10 @@ func write(b *strings.Builder, list []*Directive, indent string) {
 	}
 }
 
-// NewWord is an argument with this text, in quotes where it needs them.
-func NewWord(text string) Word {
-	if text != "" && !strings.ContainsAny(text, space+`;{}"'\#`) {
-		return Word{Text: text, Raw: text}
+// quoted is a word as nginx reads it, in quotes where it needs them.
+func quoted(word string) string {
+	if word != "" && !strings.ContainsAny(word, space+`;{}"'\#`) {
+		return word
 	}
-	quoted := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text)
-	return Word{Text: text, Raw: `"` + quoted + `"`, Quoted: true}
-}
-
-// New is a directive that stands nowhere yet.
-func New(name string, args ...string) *Directive {
-	d := &Directive{Name: Word{Text: name, Raw: name}}
-	for _, a := range args {
-		d.Args = append(d.Args, NewWord(a))
-	}
-	return d
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(word) + `"`
 }
