@@ -84,3 +84,53 @@ func (l *Lines) Add(name, value string) { *l = append(*l, Line{name, value}) }
 func (l *Lines) Delete(name string) {
 	*l = slices.DeleteFunc(*l, func(one Line) bool { return one.Name == name })
 }
+
+// Of are the lines of a header, which shares its strings.
+func Of(h map[string][]string) Lines {
+	l := make(Lines, 0, len(h)+4)
+	for name, values := range h {
+		for _, value := range values {
+			l = append(l, Line{name, value})
+		}
+	}
+	return l
+}
+
+// Header is the lines as an http.Header, which shares their strings.
+func (l *Lines) Header() map[string][]string {
+	h := make(map[string][]string, len(*l))
+	values := make([]string, len(*l))
+	for i := range *l {
+		one := &(*l)[i]
+		if old := h[one.Name]; old != nil {
+			h[one.Name] = append(old, one.Value)
+			continue
+		}
+		values[0] = one.Value
+		h[one.Name], values = values[:1:1], values[1:]
+	}
+	return h
+}
+
+// Values are the values of a field, in their order.
+func (l *Lines) Values(name string) (values []string) {
+	for i := range *l {
+		if (*l)[i].Name == name {
+			values = append(values, (*l)[i].Value)
+		}
+	}
+	return values
+}
+
+// Only is the value of a field that has just one line; "" for none or several.
+func (l *Lines) Only(name string) (value string) {
+	for i := range *l {
+		if (*l)[i].Name == name {
+			if value != "" {
+				return ""
+			}
+			value = (*l)[i].Value
+		}
+	}
+	return value
+}

@@ -1,0 +1,143 @@
+package upstream
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"net/netip"
+	"net/textproto"
+	"net/url"
+
+	"millrace/internal/wire/field"
+)
+
+// Request is a request to one of the servers. Nothing of it is changed, but for the
+// values in Trailer.
+type Request struct {
+	// Method is sent as it is; "": GET.
+	Method string
+	// Host is what Host says; "": the server's own.
+	Host string
+	// Path and Query are the target, escaped as they are to be sent; Asks: there is a
+	// question mark between them, even before an empty Query.
+	Path, Query string
+	Asks        bool
+	// Fields are all others, names canonical. What frames the message, and Host, are
+	// the pool's own: such fields are dropped.
+	Fields field.Lines
+
+	// Length is that of the body, in bytes: 0 for none, -1 where it is not known.
+	Length int64
+	// Body is read once, perhaps on another goroutine and after the answer has come,
+	// and closed. nil: there is none.
+	Body io.ReadCloser
+	// Again returns the body once more, for another try; nil: it cannot be had again.
+	Again func() (io.ReadCloser, error)
+	// Trailer has the names of trailers; their values are read when Body has ended.
+	Trailer http.Header
+
+	// Client is who asks, for balancing, the queue's turns and the PROXY protocol: the
+	// zero one for a UNIX socket, port 0 where only the address is known.
+	Client netip.AddrPort
+	// Local is the address that the client has connected to, for the PROXY protocol.
+	Local netip.AddrPort
+	// Secure: the client is there over TLS.
+	Secure bool
+	// Key is what "balance: hash" goes by instead of the URL, for a cache; "": the URL.
+	Key string
+	// OnSuspect is called, at most once, when the answer turns out to be suspect: see
+	// [OnSuspect]. nil: nobody wants to know.
+	OnSuspect func()
+}
+
+// Answer is the answer of a server.
+type Answer struct {
+	Status int
+	// Major and Minor are the version of HTTP in which it came.
+	Major, Minor int
+	// Fields are its header, names canonical. Lines of one name keep their order.
+	Fields field.Lines
+	// Length is that of the body, in bytes; -1: it is not known.
+	Length int64
+	// Body must be closed. It ends with an error that wraps ErrTimeout or ErrProtocol
+	// when it is not whole. With status 101 it is an [io.ReadWriteCloser].
+	Body io.ReadCloser
+	// Trailer is complete when Body has ended.
+	Trailer http.Header
+}
+
+// HTTP is the request as one of net/http, for what knows no other: HTTP/2 and tests. Its
+// scheme and host mean nothing.
+func (q *Request) HTTP(ctx context.Context) *http.Request {
+	u := &url.URL{Scheme: "http", Host: "localhost", RawQuery: q.Query, ForceQuery: q.Asks && q.Query == ""}
+	if plain, err := url.PathUnescape(q.Path); err == nil {
+		u.Path, u.RawPath = plain, q.Path
+	}
+	if q.Key != "" {
+		ctx = WithHashKey(ctx, q.Key)
+	}
+	if q.OnSuspect != nil {
+		ctx = OnSuspect(ctx, q.OnSuspect)
+	}
+	r := (&http.Request{
+		Method: q.Method, URL: u, Host: q.Host, Header: q.Fields.Header(), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		ContentLength: q.Length, Trailer: q.Trailer, GetBody: q.Again,
+	}).WithContext(ctx)
+	if q.Body != nil {
+		r.Body = q.Body
+	}
+	if q.Client.IsValid() {
+		r.RemoteAddr = q.Client.String()
+	}
+	if q.Secure {
+		r.TLS = &tls.ConnectionState{HandshakeComplete: true}
+	}
+	return r
+}
+
+// AnswerOf is what a response of net/http says.
+func AnswerOf(resp *http.Response) *Answer {
+	return &Answer{
+		Status: resp.StatusCode, Major: resp.ProtoMajor, Minor: resp.ProtoMinor,
+		Fields: field.Of(resp.Header), Length: resp.ContentLength, Body: resp.Body, Trailer: resp.Trailer,
+	}
+}
+
+// Doer is a [Pool], or [Over].
+type Doer interface {
+	// Do makes a request. interim is told of interim answers (1xx), one call at a
+	// time, before Do returns; its error ends the request. nil is allowed.
+	Do(ctx context.Context, q *Request, interim func(status int, fields field.Lines) error) (*Answer, error)
+}
+
+// Over makes requests by a RoundTripper of net/http, for tests and other programs.
+type Over struct{ http.RoundTripper }
+
+// Do implements [Doer].
+func (o Over) Do(ctx context.Context, q *Request, interim func(status int, fields field.Lines) error) (*Answer, error) {
+	if interim != nil {
+		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
+			return interim(code, field.Of(http.Header(h)))
+		}})
+	}
+	resp, err := o.RoundTrip(q.HTTP(ctx))
+	if err != nil {
+		return nil, err //nolint:wrapcheck // the RoundTripper's own
+	}
+	return AnswerOf(resp), nil
+}
+
+// Do implements [Doer]. The errors are those of RoundTrip.
+func (p *Pool) Do(ctx context.Context, q *Request, interim func(status int, fields field.Lines) error) (*Answer, error) {
+	var hook Interim
+	if interim != nil {
+		hook = func(status int, h http.Header) error { return interim(status, field.Of(h)) }
+	}
+	resp, err := p.Ask(q.HTTP(ctx), hook)
+	if err != nil {
+		return nil, err
+	}
+	return AnswerOf(resp), nil
+}
