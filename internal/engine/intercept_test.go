@@ -18,6 +18,10 @@ func TestInterceptErrors(t *testing.T) {
 		w.Header().Set("Content-Type", "text/plain")
 		w.Header().Set("Cache-Control", "max-age=60")
 		switch filepath.Base(r.URL.Path) {
+		case "private":
+			w.Header().Set("Cache-Control", "private")
+			w.WriteHeader(http.StatusGone)
+			_, _ = io.WriteString(w, "its own")
 		case "gone", "gone.php":
 			w.WriteHeader(http.StatusGone)
 			_, _ = io.WriteString(w, "its own")
@@ -55,13 +59,20 @@ sites:
 `, func(w *way) {
 		for range 3 {
 			for target, want := range map[string]string{
-				"/up/gone": "its own", "/up/broken": "its own", "/streamed/gone": "its own", "/cached/gone": "its own", "/cached/broken": "its own", "/tried/gone": "its own", "/php/gone.php": "its own", "/php/broken.php": "its own",
+				"/up/gone": "its own", "/up/broken": "its own", "/streamed/gone": "its own", "/cached/gone": "its own", "/cached/broken": "its own", "/cached/private": "its own", "/tried/gone": "its own", "/php/gone.php": "its own", "/php/broken.php": "its own",
 				"/nothing": "a page", "/dead/x": "a page",
-				"/all/up/gone": "a page", "/all/cached/gone": "a page", "/all/php/gone.php": "a page",
+				"/all/up/gone": "a page", "/all/cached/gone": "a page", "/all/cached/private": "a page", "/all/php/gone.php": "a page",
 				"/up/x": "fine", "/cached/x": "fine",
 			} {
 				if res, body := w.ask(http.MethodGet, target, ""); body != want {
 					w.Errorf("%s: %d %q, want %q", target, res.StatusCode, body, want)
+				}
+				kind := "text/plain"
+				if want == "a page" {
+					kind = "text/html; charset=utf-8"
+				}
+				if res, _ := w.ask(http.MethodHead, target, ""); res.Header.Get("Content-Type") != kind {
+					w.Errorf("HEAD %s: %d of type %q, want %q", target, res.StatusCode, res.Header["Content-Type"], kind)
 				}
 			}
 		}
