@@ -183,3 +183,18 @@ func TestLines(t *testing.T) {
 		}
 	}
 }
+
+// TestErrorPages: pages take the place of an application's own where Apache looks at its
+// answers, and nowhere else.
+func TestErrorPages(t *testing.T) {
+	const host, proxy, php = "<VirtualHost *:80>\nServerName a.example\nDocumentRoot /r\nErrorDocument 404 /e.html\nErrorDocument 500 /e.html\n", "ProxyPass / http://h:1/\n", "<FilesMatch \\.php$>\nSetHandler \"proxy:unix:/p.sock|fcgi://localhost\"\n</FilesMatch>\n"
+	on := []string{"errors: {'404': /e.html, '500': /e.html}", "intercept_errors: true"}
+	tested().Closed(t, map[string]importertest.Case{
+		"a proxy":            {Config: host + proxy + "</VirtualHost>", Want: on[:1], Not: on[1:]},
+		"a proxy, on":        {Config: host + proxy + "ProxyErrorOverride On\n</VirtualHost>", Want: on},
+		"a proxy, off again": {Config: "ProxyErrorOverride On\n" + host + proxy + "ProxyErrorOverride Off\n</VirtualHost>", Want: on[:1], Not: on[1:]},
+		"some statuses":      {Config: host + proxy + "ProxyErrorOverride On 404\n</VirtualHost>", Want: on, Left: "name only those in errors"},
+		"PHP":                {Config: host + php + "</VirtualHost>", Want: on[:1], Not: on[1:]},
+		"PHP, on":            {Config: host + php + "ProxyErrorOverride On\n</VirtualHost>", Want: on},
+	})
+}

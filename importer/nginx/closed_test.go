@@ -229,3 +229,20 @@ func TestListen(t *testing.T) {
 		}
 	}
 }
+
+// TestErrorPages: pages take the place of an application's own where nginx looks at its
+// answers, and nowhere else.
+func TestErrorPages(t *testing.T) {
+	const page, php = "error_page 404 500 /e.html; ", "root /r; location ~ \\.php$ { fastcgi_pass unix:/p.sock; "
+	on := []string{"errors: {'404': /e.html, '500': /e.html}", "intercept_errors: true"}
+	tested().Closed(t, map[string]importertest.Case{
+		"a proxy":                 {Config: "server { location / { proxy_pass http://h:1; " + page + "} }", Want: on[:1], Not: on[1:]},
+		"a proxy, on":             {Config: "server { location / { proxy_pass http://h:1; proxy_intercept_errors on; " + page + "} }", Want: on},
+		"a proxy, on for all":     {Config: "proxy_intercept_errors on; server { " + page + "location / { proxy_pass http://h:1; } }", Want: on},
+		"a proxy, off again":      {Config: "proxy_intercept_errors on; server { " + page + "location / { proxy_pass http://h:1; proxy_intercept_errors off; } }", Want: on[:1], Not: on[1:]},
+		"a proxy, on without any": {Config: "server { location / { proxy_pass http://h:1; proxy_intercept_errors on; } }", Not: on[1:]},
+		"PHP":                     {Config: "server { " + page + php + "} }", Want: on[:1], Not: on[1:]},
+		"PHP, on":                 {Config: "server { " + page + php + "fastcgi_intercept_errors on; } }", Want: on},
+		"PHP, on for proxies":     {Config: "server { proxy_intercept_errors on; " + page + php + "} }", Want: on[:1], Not: on[1:]},
+	})
+}

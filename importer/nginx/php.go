@@ -289,6 +289,7 @@ func (t *site) addPHP(l *location, php *draft.Node) {
 		l.node.Child("headers").Set("remove", draft.Texts(hidden...))
 	}
 	t.bodySize(l, l.node)
+	l.node.Remove("intercept_errors") // proxy_intercept_errors is not for PHP
 	if d := t.php.last("fastcgi_intercept_errors"); d != nil && d.Arg(0) == "on" && l.node.Get("errors") != nil {
 		l.node.Set("intercept_errors", draft.Number(true))
 	}
