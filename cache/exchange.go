@@ -51,7 +51,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	x := exchange{h: h, w: w, r: r, began: time.Now(), set: h.rules.ForRequest(r.URL.Path), purges: h.purges.Generation().Now()}
-	x.scheme, x.host = h.proxy.Asked(r)
+	x.scheme, x.host = h.proxy.AskedHTTP(r)
 	defer func() { h.record(&x) }()
 	if x.private = x.bypass(); x.private != "" {
 		x.forward()
@@ -177,7 +177,7 @@ func private(all *rules.Rules, set *rules.Settings, r about) string {
 func (x *exchange) makeKey() string {
 	r := x.r
 	if len(x.set.Made) > 0 {
-		sent := x.h.proxy.Shared(r, x.set.ByHost).Header
+		sent := x.h.proxy.SharedHTTP(r, x.set.ByHost).Header
 		q := *r
 		q.Header = maps.Clone(r.Header)
 		for _, name := range x.set.Made {

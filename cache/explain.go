@@ -40,7 +40,7 @@ type Explanation struct {
 // Explain says what would happen to r now, without doing it.
 func (h *Handler) Explain(r *http.Request) Explanation {
 	x := exchange{h: h, r: r, began: time.Now(), set: h.rules.ForRequest(r.URL.Path)}
-	x.scheme, x.host = h.proxy.Asked(r)
+	x.scheme, x.host = h.proxy.AskedHTTP(r)
 	e := Explanation{URL: redact.Target(x.url()), Rule: x.set.Name}
 	if why := x.bypass(); why != "" {
 		e.Outcome = "bypass"

@@ -16,11 +16,11 @@ func (x *exchange) forward() {
 	r := x.r
 	goOn(r)
 	x.addStatus(x.w.Header(), nil, bypassed(x.private, 0)) // of an answer of our own, where there is none
-	h.proxy.Serve(x.w, r, func(resp *http.Response) {
+	h.proxy.ServeHooked(x.w, r, func(resp *http.Response) {
 		x.status = resp.StatusCode
 		if rfc9111.Unsafe(r.Method) {
 			target := *r.URL
-			target.Scheme, target.Host = h.proxy.Asked(r)
+			target.Scheme, target.Host = h.proxy.AskedHTTP(r)
 			h.invalidate(context.WithoutCancel(r.Context()), r.Method, target, resp.StatusCode, resp.Header)
 		}
 		for _, name := range h.hidden {

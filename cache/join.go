@@ -121,10 +121,10 @@ func (x *exchange) interims(t *fetch.Fetch) {
 // interim forwards a 1xx, except 100 and 101, which are between neighbours. HTTP/1.0
 // has none (RFC 9110, 15.2).
 func (x *exchange) interim(i fetch.Hint) {
-	if i.Status <= http.StatusSwitchingProtocols || i.Status > 199 || !x.r.ProtoAtLeast(1, 1) || proxy.CheckHeader(i.Header) != nil {
+	if i.Status <= http.StatusSwitchingProtocols || i.Status > 199 || !x.r.ProtoAtLeast(1, 1) || proxy.CheckHeaderHTTP(i.Header) != nil {
 		return
 	}
-	proxy.Strip(i.Header)
+	proxy.StripHTTP(i.Header)
 	h := x.w.Header()
 	kept := maps.Clone(h)
 	clear(h)
@@ -246,8 +246,8 @@ func (x *exchange) direct(t *fetch.Fetch, resp *http.Response, o *object.Object,
 		}
 	}
 	x.h.meters.Reasons.Add(reason)
-	proxy.Strip(resp.Header)
-	proxy.AppendVia(resp.Header, resp.ProtoMajor, resp.ProtoMinor)
+	proxy.StripHTTP(resp.Header)
+	proxy.AppendViaHTTP(resp.Header, resp.ProtoMajor, resp.ProtoMinor)
 	for _, name := range x.h.hidden {
 		delete(resp.Header, name)
 	}

@@ -164,7 +164,7 @@ func (x *exchange) offer(o *object.Object, a *send.Answer, before []string) {
 func (x *exchange) askedPlainly() bool {
 	h := x.r.Header
 	claimed := len(h["X-Forwarded-Proto"]) > 0 || len(h["X-Forwarded-Host"]) > 0
-	return !x.h.trusting || len(h["Forwarded"]) == 0 && (!claimed || x.h.proxy.Trusts(x.r))
+	return !x.h.trusting || len(h["Forwarded"]) == 0 && (!claimed || x.h.proxy.TrustsHTTP(x.r))
 }
 
 // variesOn lists the request headers that had a say in this answer.
@@ -203,7 +203,7 @@ func (x *exchange) sendBody(resp *http.Response) {
 	if x.r.Method == http.MethodHead || bodyless(resp.StatusCode) {
 		return
 	}
-	n, readErr, writeErr := x.h.proxy.SendBody(x.w, resp)
+	n, readErr, writeErr := x.h.proxy.SendBodyHTTP(x.w, resp)
 	x.h.meters.FromUpstream.Add(0, uint64(n))
 	if readErr != nil || writeErr != nil {
 		x.reason = "aborted"
@@ -215,10 +215,10 @@ func (x *exchange) sendBody(resp *http.Response) {
 // trail sends trailers on, but for those that would have been too late, since
 // they decide how a message is read (RFC 9110, 6.5.1).
 func (x *exchange) trail(trailer http.Header) {
-	if proxy.CheckHeader(trailer) != nil {
+	if proxy.CheckHeaderHTTP(trailer) != nil {
 		return
 	}
-	proxy.Strip(trailer)
+	proxy.StripHTTP(trailer)
 	if len(trailer) > 0 {
 		_ = send.Flush(x.w) // otherwise a short body gets a Content-Length, and no trailers
 	}

@@ -11,8 +11,8 @@ func (h *Handler) Answer(w http.ResponseWriter, r *http.Request, res *http.Respo
 		h.Fail(w, r, err)
 		return
 	}
-	Strip(res.Header)
-	AppendVia(res.Header, res.ProtoMajor, res.ProtoMinor)
-	h.Restore(res.Header, r)
+	StripHTTP(res.Header)
+	AppendViaHTTP(res.Header, res.ProtoMajor, res.ProtoMinor)
+	h.RestoreHTTP(res.Header, r)
 	h.respond(w, r, res, nil)
 }

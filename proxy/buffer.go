@@ -130,12 +130,12 @@ func (h *Handler) passes(res *http.Response) bool {
 		strings.EqualFold(res.Header.Get("X-Accel-Buffering"), "no")
 }
 
-// SendBody sends an answer's body, and returns how many bytes of it were sent. Unless it
+// SendBodyHTTP sends an answer's body, and returns how many bytes of it were sent. Unless it
 // is passed on as it comes, it is read from the upstream as fast as that gives it, so that
 // its place is free again however slowly the client reads. What is too much for the memory
 // goes to a file; from then on it has no place, since the upstream may have to wait for the
 // disk.
-func (h *Handler) SendBody(w http.ResponseWriter, res *http.Response) (sent int64, readErr, writeErr error) {
+func (h *Handler) SendBodyHTTP(w http.ResponseWriter, res *http.Response) (sent int64, readErr, writeErr error) {
 	if h.passes(res) || res.ContentLength == 0 {
 		return h.copyBody(w, res)
 	}

@@ -95,7 +95,7 @@ func (s *Split) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	bucket := rand.IntN(buckets)
-	s.of(bucket).Serve(w, r, func(res *http.Response) {
+	s.of(bucket).ServeHooked(w, r, func(res *http.Response) {
 		c := http.Cookie{Name: s.cookie, Value: strconv.Itoa(bucket), Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: r.TLS != nil}
 		res.Header.Add("Set-Cookie", c.String())
 	})

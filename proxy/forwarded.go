@@ -87,29 +87,29 @@ func (p peer) forward(header http.Header, r *http.Request) {
 	}
 }
 
-// Asked returns the scheme and host that the client asked for, as far as they are
+// AskedHTTP returns the scheme and host that the client asked for, as far as they are
 // known here: from the connection, or from a trusted proxy's X-Forwarded-Proto,
 // X-Forwarded-Host or Forwarded. The host has one spelling (see package
 // authority). The upstream gets the same values in X-Forwarded-Proto and -Host.
-func (h *Handler) Asked(r *http.Request) (scheme, host string) {
+func (h *Handler) AskedHTTP(r *http.Request) (scheme, host string) {
 	first := peer{}.received(r)
-	if h.Trusts(r) {
+	if h.TrustsHTTP(r) {
 		_, _, first = chains(claimsIn(r.Header), first)
 	}
 	return first.proto, first.host
 }
 
-// Shared is Outgoing, before [Handler.Constant], for a request whose answer may go to other clients as well.
+// SharedHTTP is OutgoingHTTP, before [Handler.ConstantHTTP], for a request whose answer may go to other clients as well.
 // Forwarded then has only the scheme and host of Asked, without the host where
 // answers do not depend on it, nothing about the proxies in between, and nothing
 // about who has signed in.
-func (h *Handler) Shared(r *http.Request, hostCounts bool) *http.Request {
+func (h *Handler) SharedHTTP(r *http.Request, hostCounts bool) *http.Request {
 	out := h.outgoing(r)
 	for name := range signin.VerifiedFields(r.Context()) { // who asked has no say in what others get
 		delete(out.Header, name)
 	}
 	var first hop
-	first.proto, first.host = h.Asked(r)
+	first.proto, first.host = h.AskedHTTP(r)
 	if !hostCounts {
 		first.host = ""
 		delete(out.Header, "X-Forwarded-Host")
@@ -118,8 +118,8 @@ func (h *Handler) Shared(r *http.Request, hostCounts bool) *http.Request {
 	return out
 }
 
-// Trusts reports whether a request comes from a proxy whose claims are believed.
-func (h *Handler) Trusts(r *http.Request) bool {
+// TrustsHTTP reports whether a request comes from a proxy whose claims are believed.
+func (h *Handler) TrustsHTTP(r *http.Request) bool {
 	return !h.trust.Empty() && h.trust.peerOf(r).trusted
 }
 

@@ -27,7 +27,7 @@ func sent(t *testing.T, trust []string, remote string, head http.Header) http.He
 	if head.Get("X-Test-Tls") != "" {
 		r.TLS = new(tls.ConnectionState)
 	}
-	out := h.Outgoing(r).Header
+	out := h.OutgoingHTTP(r).Header
 	for _, name := range []string{"Via", "User-Agent", "X-Test-Tls"} {
 		delete(out, name)
 	}
@@ -177,7 +177,7 @@ func FuzzConnection(f *testing.F) {
 		if n := len(named(h)); n > maxNamed {
 			t.Fatalf("%d fields named", n)
 		}
-		Strip(h)
+		StripHTTP(h)
 		if diff := cmp.Diff(kept, h); diff != "" {
 			t.Fatal(diff)
 		}

@@ -103,9 +103,9 @@ func (h *Handler) forged(name string) bool {
 	return canonical == "Content-Length" || isConnectionLevel(canonical) || field.Claim(name)
 }
 
-// Strip removes connection-level fields from a response's header, and
+// StripHTTP removes connection-level fields from a response's header, and
 // Server, which this program sets itself.
-func Strip(h http.Header) {
+func StripHTTP(h http.Header) {
 	if drop := named(h); len(drop) > 0 {
 		for name := range h {
 			if slices.Contains(drop, field.Fold(name)) {
@@ -120,10 +120,10 @@ func Strip(h http.Header) {
 	}
 }
 
-// CheckHeader returns an error wrapping upstream.ErrProtocol when a field of a
+// CheckHeaderHTTP returns an error wrapping upstream.ErrProtocol when a field of a
 // response has an invalid name, or a value with a control byte (RFC 9110, 5.5) that
 // could make two fields of it further on.
-func CheckHeader(h http.Header) error {
+func CheckHeaderHTTP(h http.Header) error {
 	for name, values := range h {
 		if !field.Token(name) {
 			return fmt.Errorf("%w: it sends a field with the name %.64q", upstream.ErrProtocol, name)
@@ -166,9 +166,9 @@ const (
 	maxVia = 8
 )
 
-// AppendVia adds this proxy to the Via of a message (RFC 9110, 7.6.3) that was
+// AppendViaHTTP adds this proxy to the Via of a message (RFC 9110, 7.6.3) that was
 // received with a version of HTTP.
-func AppendVia(h http.Header, major, minor int) {
+func AppendViaHTTP(h http.Header, major, minor int) {
 	via := "1.1 " + pseudonym
 	if major != 1 || minor != 1 {
 		via = strconv.Itoa(major) + "." + strconv.Itoa(minor) + " " + pseudonym
@@ -202,12 +202,12 @@ func looping(via ...string) bool {
 	return times > maxVia
 }
 
-// Outgoing returns a clone of r for the upstream: without connection-level fields
+// OutgoingHTTP returns a clone of r for the upstream: without connection-level fields
 // (RFC 9110, 7.6.1), with Forwarded, X-Forwarded-For, -Proto and -Host and Via,
 // and the Host that Options say (empty for the upstream's own); and with the request's
 // id and place in a trace, where it has them. Its body is r's.
 // Trailers of the body are announced but not passed on; Serve does.
-func (h *Handler) Outgoing(r *http.Request) *http.Request {
+func (h *Handler) OutgoingHTTP(r *http.Request) *http.Request {
 	out := h.outgoing(r)
 	maps.Copy(out.Header, signin.VerifiedFields(r.Context()))
 	trace.From(r.Context()).Inject(out.Header)
@@ -273,7 +273,7 @@ func (h *Handler) outgoingHeader(r *http.Request) http.Header {
 	if subject := subjectOf(r); subject != "" {
 		header[subjectField] = []string{subject}
 	}
-	AppendVia(header, r.ProtoMajor, r.ProtoMinor)
+	AppendViaHTTP(header, r.ProtoMajor, r.ProtoMinor)
 	return header
 }
 

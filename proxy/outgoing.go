@@ -10,7 +10,7 @@ import (
 )
 
 // sender is who sent a request that a loop forwards. It holds what trust, peer and
-// Asked find out about an http.Request.
+// AskedHTTP find out about an http.Request.
 type sender struct {
 	trusted        bool       // the connection's other end is a proxy that is believed
 	client         netip.Addr // whom that names, or the other end itself; the zero address on a UNIX socket

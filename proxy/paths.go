@@ -269,9 +269,9 @@ func (p *paths) target(head *message.Request) (to target, ok bool) {
 	return to, len(p.rewrites) == 0 || ok && message.Simple(to.path)
 }
 
-// Constant sets the fields of request_headers whose values do not depend on the
+// ConstantHTTP sets the fields of request_headers whose values do not depend on the
 // request.
-func (h *Handler) Constant(header http.Header) {
+func (h *Handler) ConstantHTTP(header http.Header) {
 	if h.paths.strip != "" {
 		header["X-Forwarded-Prefix"] = []string{h.paths.strip}
 	}
@@ -328,17 +328,17 @@ func (r *rewrite) apply(raw string) (string, bool) {
 	return to, true
 }
 
-// Restore turns paths and addresses of the upstream in an answer's header into
+// RestoreHTTP turns paths and addresses of the upstream in an answer's header into
 // those that the client may use: in Location, Content-Location, Refresh, and the
 // Path of Set-Cookie. r is the client's request.
-func (h *Handler) Restore(header http.Header, r *http.Request) {
+func (h *Handler) RestoreHTTP(header http.Header, r *http.Request) {
 	p := &h.paths
 	if !p.answers {
 		return
 	}
 	for _, name := range [...]string{"Location", "Content-Location", "Refresh"} {
 		if values := header[name]; len(values) == 1 {
-			scheme, asked := h.Asked(r)
+			scheme, asked := h.AskedHTTP(r)
 			header[name] = []string{p.address(name, values[0], scheme, asked)}
 		}
 	}

@@ -128,7 +128,7 @@ func TestRemote(t *testing.T) {
 		if c.xff != "" {
 			r.Header.Set("X-Forwarded-For", c.xff)
 		}
-		if got := h.Outgoing(r).RemoteAddr; got != c.want {
+		if got := h.OutgoingHTTP(r).RemoteAddr; got != c.want {
 			t.Errorf("%s for %q: %s, want %s", c.from, c.xff, got, c.want)
 		}
 	}

@@ -195,9 +195,9 @@ func firstAddress(to []string) url.URL {
 }
 
 // ServeHTTP passes r on.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.Serve(w, r, nil) }
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.ServeHooked(w, r, nil) }
 
-// Serve is ServeHTTP with a hook: seen is called with the response's header before
+// ServeHooked is ServeHTTP with a hook: seen is called with the response's header before
 // it is sent, and may change it. It is not called for the proxy's own answers
 // (see Fail), nor for interim responses; nil is allowed. Fields that are already
 // in w's header are sent too. If the upstream sends the same field, its value
@@ -205,12 +205,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.Serve(w,
 //
 // When the upstream's answer breaks off after its header has gone out, Serve
 // panics with http.ErrAbortHandler, so that the client sees that the answer is incomplete.
-func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, seen func(*http.Response)) {
+func (h *Handler) ServeHooked(w http.ResponseWriter, r *http.Request, seen func(*http.Response)) {
 	if h.Refuse(w, r) {
 		return
 	}
 	step := trace.Begin(r.Context(), trace.Upstream)
-	out := h.Outgoing(r)
+	out := h.OutgoingHTTP(r)
 	body := h.newUpload(r, out)
 	if body != nil {
 		out.Body = body
@@ -243,9 +243,9 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, seen func(*http.
 	case res.StatusCode == http.StatusSwitchingProtocols:
 		h.upgrade(w, r, out, res, seen)
 	default:
-		Strip(res.Header)
-		AppendVia(res.Header, res.ProtoMajor, res.ProtoMinor)
-		h.Restore(res.Header, r)
+		StripHTTP(res.Header)
+		AppendViaHTTP(res.Header, res.ProtoMajor, res.ProtoMinor)
+		h.RestoreHTTP(res.Header, r)
 		if seen != nil {
 			seen(res)
 		}
@@ -294,5 +294,5 @@ func checkResponse(res *http.Response) error {
 	if res.StatusCode < 200 && res.StatusCode != http.StatusSwitchingProtocols || res.StatusCode > 999 {
 		return fmt.Errorf("%w: it answers with status %d", upstream.ErrProtocol, res.StatusCode)
 	}
-	return CheckHeader(res.Header)
+	return CheckHeaderHTTP(res.Header)
 }

@@ -180,7 +180,7 @@ func TestSeen(t *testing.T) {
 		w.Header().Set("X-Before", "kept")
 		w.Header().Set("X-Both", "before")
 		w.Header().Set("Vary", "Origin")
-		r.Serve(w, q, func(res *http.Response) {
+		r.ServeHooked(w, q, func(res *http.Response) {
 			if res.Header.Get("Via") == "" || res.StatusCode != 200 {
 				t.Errorf("seen sees %d %v", res.StatusCode, res.Header)
 			}
@@ -407,7 +407,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// Outgoing leaves the request that it clones as it was.
+// OutgoingHTTP leaves the request that it clones as it was.
 func TestOutgoingIsAClone(t *testing.T) {
 	h, err := New(to("https://a.example/prefix"), http.DefaultTransport, nil)
 	if err != nil {
@@ -416,7 +416,7 @@ func TestOutgoingIsAClone(t *testing.T) {
 	r := httptest.NewRequest("GET", "http://u:p@blog.example/x", bytes.NewReader(nil))
 	r.Header = http.Header{"X-A": append(make([]string, 0, 4), "1"), "Connection": {"close"}, "Via": {"1.1 a"}}
 	before := r.Clone(t.Context())
-	out := h.Outgoing(r)
+	out := h.OutgoingHTTP(r)
 	out.Header.Add("X-A", "2")
 	out.URL.Path = "/other"
 	if diff := cmp.Diff(before.Header, r.Header); diff != "" || r.URL.Path != "/x" || len(r.Header["X-A"][:2][1]) != 0 {

@@ -63,10 +63,10 @@ func (h *Handler) applyRules(header http.Header, r *http.Request) {
 		case "client_ip":
 			return h.clientIP(r)
 		case "host":
-			_, host := h.Asked(r)
+			_, host := h.AskedHTTP(r)
 			return host
 		case "scheme":
-			scheme, _ := h.Asked(r)
+			scheme, _ := h.AskedHTTP(r)
 			return scheme
 		case "method":
 			return r.Method

@@ -41,14 +41,14 @@ func (i *interim) pass(code int, header http.Header) error {
 	if i.over || code <= http.StatusSwitchingProtocols || code > 199 {
 		return nil
 	}
-	if err := CheckHeader(header); err != nil {
+	if err := CheckHeaderHTTP(header); err != nil {
 		return err
 	}
 	h := i.w.Header()
 	kept := maps.Clone(h)
 	clear(h)
 	maps.Copy(h, header)
-	Strip(h)
+	StripHTTP(h)
 	i.w.WriteHeader(code)
 	clear(h)
 	maps.Copy(h, kept)
@@ -211,7 +211,7 @@ func (h *Handler) respond(w http.ResponseWriter, r *http.Request, res *http.Resp
 	if r.Method == http.MethodHead {
 		return
 	}
-	if _, readErr, writeErr := h.SendBody(w, res); readErr != nil || writeErr != nil {
+	if _, readErr, writeErr := h.SendBodyHTTP(w, res); readErr != nil || writeErr != nil {
 		if readErr != nil && r.Context().Err() == nil {
 			h.errorLog.Warn("an answer of the upstream broke off and was cut off here, too",
 				"method", r.Method, "target", shortTarget(r), "cause", readErr)

@@ -42,9 +42,9 @@ func (h *Handler) upgrade(w http.ResponseWriter, r, out *http.Request, res *http
 		return
 	}
 	defer back.Close()
-	Strip(res.Header)
-	AppendVia(res.Header, res.ProtoMajor, res.ProtoMinor)
-	h.Restore(res.Header, r)
+	StripHTTP(res.Header)
+	AppendViaHTTP(res.Header, res.ProtoMajor, res.ProtoMinor)
+	h.RestoreHTTP(res.Header, r)
 	if seen != nil {
 		seen(res)
 	}

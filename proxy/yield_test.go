@@ -158,7 +158,7 @@ func (h *Handler) sendTo(w *io.PipeWriter, url string) {
 	defer w.Close()
 	res, err := http.Get(url) //nolint:noctx // in a test
 	if err == nil {
-		_, _, _ = h.SendBody(piped{httptest.NewRecorder(), w}, res)
+		_, _, _ = h.SendBodyHTTP(piped{httptest.NewRecorder(), w}, res)
 		res.Body.Close()
 	}
 }

@@ -18,7 +18,7 @@ func (h *Handler) passOn(w http.ResponseWriter, r *http.Request, place *seat) {
 		return
 	}
 	step := trace.Begin(r.Context(), trace.Upstream)
-	out := h.proxy.Outgoing(r)
+	out := h.proxy.OutgoingHTTP(r)
 	if isConnect(r) { // the stream is ours, and its method is not HTTP/1's
 		out.Method, out.Body, out.ContentLength = http.MethodGet, nil, 0
 	}

@@ -145,7 +145,7 @@ type Hint struct {
 
 // urlOf is the URL of a request as its client, and a purge, names it.
 func (c *Config) urlOf(r *http.Request) string {
-	scheme, host := c.Proxy.Asked(r)
+	scheme, host := c.Proxy.AskedHTTP(r)
 	return scheme + "://" + host + r.URL.RequestURI()
 }
 

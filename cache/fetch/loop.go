@@ -32,7 +32,7 @@ func (t *Fetch) Arrived(resp *http.Response, content []byte) (out Outcome, ok bo
 		return out, false
 	}
 	received := time.Now()
-	t.c.Proxy.Restore(resp.Header, t.R)
+	t.c.Proxy.RestoreHTTP(resp.Header, t.R)
 	o, reason := t.judge(resp, t.sent, received)
 	if o == nil || reason != "" && t.Personal {
 		return out, false

@@ -37,7 +37,7 @@ func (t *Fetch) hint(code int, h http.Header) error {
 // request makes the request for the upstream.
 func (t *Fetch) request(ctx context.Context, validate bool) *http.Request {
 	// The request's own context says which fields name its user: they must not go.
-	out := t.c.Proxy.Shared(t.R, t.Settings.ByHost).WithContext(ctx)
+	out := t.c.Proxy.SharedHTTP(t.R, t.Settings.ByHost).WithContext(ctx)
 	out.Body = nil
 	if u := out.URL; u.RawQuery != "" || u.ForceQuery {
 		var found bool
@@ -46,7 +46,7 @@ func (t *Fetch) request(ctx context.Context, validate bool) *http.Request {
 	}
 	h := out.Header
 	t.Settings.Scrub(h)
-	t.c.Proxy.Constant(h)
+	t.c.Proxy.ConstantHTTP(h)
 	if t.c.CORS {
 		delete(h, "Origin")
 	}

@@ -68,7 +68,7 @@ func (t *Fetch) ask(ctx context.Context, validate bool) (handed bool) {
 	step.End("", err)
 	t.c.Meters.Upstream.Observe(0, received.Sub(sent))
 	if err == nil {
-		if err = proxy.CheckHeader(resp.Header); err != nil {
+		if err = proxy.CheckHeaderHTTP(resp.Header); err != nil {
 			resp.Body.Close()
 		}
 	}
@@ -76,7 +76,7 @@ func (t *Fetch) ask(ctx context.Context, validate bool) (handed bool) {
 		t.fill.Settle(Outcome{Err: err, Object: t.fallback()})
 		return false
 	}
-	t.c.Proxy.Restore(resp.Header, t.R)
+	t.c.Proxy.RestoreHTTP(resp.Header, t.R)
 	if !t.pass && resp.StatusCode == http.StatusNotModified {
 		resp.Body.Close()
 		switch {
@@ -180,7 +180,7 @@ func (t *Fetch) withheld(header http.Header, o *object.Object) http.Header {
 		if lines := header["Connection"]; lines != nil {
 			mine["Connection"] = lines // for what it names
 		}
-		proxy.Strip(mine)
+		proxy.StripHTTP(mine)
 	}
 	return mine
 }
@@ -215,8 +215,8 @@ func (t *Fetch) judge(resp *http.Response, sent, received time.Time) (*object.Ob
 	if t.Trace != nil {
 		delete(kept, t.Trace.Header()) // some servers send the request's id back: the next one's is another
 	}
-	proxy.Strip(kept)
-	proxy.AppendVia(kept, resp.ProtoMajor, resp.ProtoMinor)
+	proxy.StripHTTP(kept)
+	proxy.AppendViaHTTP(kept, resp.ProtoMajor, resp.ProtoMinor)
 	t.offerDictionary(resp.StatusCode, kept, resp.ContentLength)
 	o := t.object(resp.StatusCode, kept, facts)
 	o.Rule = rule

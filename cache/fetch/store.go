@@ -40,7 +40,7 @@ func (c *Config) tagsOf(header http.Header) (tags []string) {
 // object makes an object without a body. header is the caller's to change.
 func (t *Fetch) object(status int, header http.Header, facts rfc9111.Facts) *object.Object {
 	names, by := t.c.chosenBy(header, t.R)
-	_, host := t.c.Proxy.Asked(t.R)
+	_, host := t.c.Proxy.AskedHTTP(t.R)
 	o := &object.Object{
 		Status: status, Fields: object.FieldsOf(header), Facts: facts, Vary: names, By: by, Stamp: facts.Received.UnixNano(),
 		Owner: purge.Object{URL: key.Normal(t.c.urlOf(t.R)), Host: host, At: t.at},
@@ -153,7 +153,7 @@ func (t *Fetch) validated(notModified http.Header, sent, received time.Time) boo
 // freshened is an object with what a 304 or a HEAD says of it (RFC 9111, 3.2).
 func (t *Fetch) freshened(old *object.Object, update http.Header, sent, received time.Time) (*object.Object, string) {
 	header := t.Settings.Policy.Freshen(old.Header(), update, received)
-	proxy.Strip(header)
+	proxy.StripHTTP(header)
 	if t.c.CORS {
 		header = withoutOrigin(header)
 	}
