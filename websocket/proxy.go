@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"millrace/internal/lane"
 	"millrace/internal/observe/trace"
 	"millrace/internal/upstream"
 	"millrace/internal/wire/field"
@@ -71,21 +72,40 @@ func (h *Handler) join(w http.ResponseWriter, r *http.Request, res *http.Respons
 		return
 	}
 	header["Sec-Websocket-Accept"] = []string{acceptKey(r.Header.Get("Sec-Websocket-Key"))}
-	raw, early, ok := h.switchProtocols(w, r, switching(header))
+	head := switching(header)
+	// The engine has both connections from here on, and closes them; the tunnel is kept
+	// for its place at the upstream, and must be small.
+	back, backEarly := tunnel.Conn, tunnel.Early
+	tunnel.Conn, tunnel.Early = nil, nil
+	join := func(passOn func(release func()) error) {
+		who := place.keep()
+		place.release(func() {
+			_ = passOn(func() {
+				_ = tunnel.Close()
+				who.End()
+			})
+		})
+	}
+	if s, ok := w.(lane.Switcher); ok { // which costs less than a hijack
+		if detached, ok := h.engine.Detach(back); ok {
+			if fd, early, ok := s.Switch(head); ok {
+				_ = back.Close()
+				join(func(release func()) error {
+					return h.engine.JoinDetached(fd, early, detached, backEarly, h.settings, release)
+				})
+				return
+			}
+			detached.Close()
+		}
+	}
+	raw, early, ok := h.switchProtocols(w, r, head)
 	if !ok {
+		_ = back.Close()
 		_ = tunnel.Close()
 		return
 	}
-	// The engine has the connection from here on, and closes it; the tunnel is
-	// kept for its place at the upstream, and must be small.
-	back, backEarly := tunnel.Conn, tunnel.Early
-	tunnel.Conn, tunnel.Early = nil, nil
-	who := place.keep()
-	place.release(func() {
-		_ = h.engine.Join(raw, early, back, backEarly, h.settings, func() {
-			_ = tunnel.Close()
-			who.End()
-		})
+	join(func(release func()) error {
+		return h.engine.Join(raw, early, back, backEarly, h.settings, release)
 	})
 }
 

@@ -27,12 +27,12 @@ func (e *Engine) Join(front net.Conn, frontEarly []byte, back net.Conn, backEarl
 	e.count(s, 1)
 	p := &pipe{release: release}
 	early := [2][]byte{frontEarly, backEarly}
-	if lp := e.nextLoop(); lp != nil {
+	if len(e.loops) > 0 {
 		if fd, ok := detach(front); ok {
 			if fd2, ok := detach(back); ok {
 				_ = front.Close()
 				_ = back.Close()
-				lp.base().post(func() { lp.adoptPipe([2]int{fd, fd2}, early, s, p) })
+				e.join(fd, fd2, early, s, p)
 				return nil
 			}
 			closeFD(fd)
@@ -43,6 +43,46 @@ func (e *Engine) Join(front net.Conn, frontEarly []byte, back net.Conn, backEarl
 	e.strand.pipe(o)
 	e.strand.readers.Go(func() { o.serve(early) })
 	return nil
+}
+
+// Detached is a plain connection as a second descriptor. It is closed, or joined.
+type Detached int
+
+// Close closes it.
+func (d Detached) Close() { closeFD(int(d)) }
+
+// Detach returns a second descriptor of a connection for JoinDetached; the caller closes
+// nc when that is certain. It reports false where there is none, such as over TLS: Join
+// is for those.
+func (e *Engine) Detach(nc net.Conn) (d Detached, ok bool) {
+	if len(e.loops) == 0 {
+		return 0, false
+	}
+	fd, ok := detach(nc)
+	return Detached(fd), ok
+}
+
+// JoinDetached is Join for descriptors, which nobody else has any more: front as
+// [Engine.AdoptDescriptor] takes it.
+func (e *Engine) JoinDetached(front int, frontEarly []byte, back Detached, backEarly []byte, s *Settings, release func()) error {
+	e.adopts.RLock()
+	defer e.adopts.RUnlock()
+	if e.closed.Load() {
+		closeFD(front)
+		back.Close()
+		release()
+		return ErrClosed
+	}
+	s.prepare()
+	e.count(s, 1)
+	e.join(front, int(back), [2][]byte{frontEarly, backEarly}, s, &pipe{release: release})
+	return nil
+}
+
+// join has a loop forward between two descriptors.
+func (e *Engine) join(front, back int, early [2][]byte, s *Settings, p *pipe) {
+	lp := e.nextLoop()
+	lp.base().post(func() { lp.adoptPipe([2]int{front, back}, early, s, p) })
 }
 
 // The ends of a pipe.
