@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -8,7 +9,6 @@ import (
 	"millrace/internal/lane"
 	"millrace/internal/route/site"
 	"millrace/internal/upstream"
-	"millrace/internal/upstream/http1"
 	"millrace/internal/wire/field"
 )
 
@@ -22,7 +22,7 @@ type passage struct {
 	pages   site.Pages
 	asked   hop // what the client has asked for, as far as it is known
 	out     outgoing
-	answer  http1.Answer
+	answer  upstream.Answer
 	lines   []field.Line
 	began   time.Time
 	beyond  bool // its answer is not for a loop
@@ -85,7 +85,7 @@ func (h *Handler) PassEdited(q *lane.ForwardRequest, e Editor) lane.RoundTrip {
 	from := h.senderOf(q)
 	p.out.to = to
 	p.out.collect(h, q, &from)
-	asked := upstream.Asked{Client: from.client, Secure: q.Head.Secure, Path: to.path, Query: to.query, Asks: to.asks, Fields: &p.out.fields}
+	asked := upstream.Request{Client: netip.AddrPortFrom(from.client, 0), Secure: q.Head.Secure, Path: to.path, Query: to.query, Asks: to.asks, Fields: p.out.fields}
 	if !h.pool.(*upstream.Pool).Begin(&p.Passage, q.Loop, &asked, q.Waiting) {
 		passagePool.Put(p)
 		return nil
@@ -107,7 +107,7 @@ func (p *passage) send(q *lane.ForwardRequest, from *sender) bool {
 		p.Cancel()
 		return false
 	}
-	return p.Send(text)
+	return p.SendText(text)
 }
 
 // Start implements [lane.RoundTrip].
@@ -161,7 +161,7 @@ func (p *passage) restored() bool {
 	paths := &p.handler.paths
 	lines := append(p.lines[:0], field.Line{Name: "Via", Value: via})
 	addresses := 0
-	for _, l := range p.answer.Lines {
+	for _, l := range p.answer.Fields {
 		switch l.Name {
 		case "Server":
 			continue

@@ -62,7 +62,8 @@ func (p *passage) request(q *lane.ForwardRequest, from *sender) ([]byte, error) 
 	}
 	to := &p.out.to
 	lines := p.Lines(host, to.path, to.query, to.asks, head.Length)
-	b, err := lines.Append(q.Out, head.Method)
+	lines.Method = head.Method
+	b, err := lines.AppendStart(q.Out)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +71,7 @@ func (p *passage) request(q *lane.ForwardRequest, from *sender) ([]byte, error) 
 	nameless := h.rules != nil && fields.First("User-Agent") == ""
 	for _, l := range fields {
 		if nameless && l.Name == "User-Agent" {
-			continue // see http1.AppendRequest
+			continue // see http1.Request
 		}
 		b = appendLine(b, field.Spelling(l.Name), l.Value)
 	}

@@ -2,11 +2,11 @@ package proxy
 
 import (
 	"net/http"
+	"net/netip"
 	"time"
 
 	"millrace/internal/lane"
 	"millrace/internal/upstream"
-	"millrace/internal/upstream/http1"
 )
 
 // Trip is a request to the upstream that an event loop makes, for a job that makes the
@@ -15,7 +15,7 @@ type Trip struct {
 	upstream.Passage
 	handler *Handler
 	method  string
-	answer  http1.Answer
+	answer  upstream.Answer
 	began   time.Time
 	beyond  bool // its answer is not for a loop
 }
@@ -41,7 +41,7 @@ func (h *Handler) Begin(t *Trip, q *lane.ForwardRequest, key string) bool {
 		return false
 	}
 	to, _ := h.paths.target(q.Head)
-	asked := upstream.Asked{Client: q.Head.Peer, Secure: q.Head.Secure, Path: to.path, Query: to.query, Asks: to.asks, Key: key}
+	asked := upstream.Request{Client: netip.AddrPortFrom(q.Head.Peer, 0), Secure: q.Head.Secure, Path: to.path, Query: to.query, Asks: to.asks, Key: key}
 	if !pool.Begin(&t.Passage, q.Loop, &asked, q.Waiting) {
 		return false
 	}
@@ -69,7 +69,7 @@ func (t *Trip) Ask(r *http.Request, room []byte, onSuspect func()) bool {
 		t.Cancel()
 		return false
 	}
-	if !t.Send(text) {
+	if !t.SendText(text) {
 		return false
 	}
 	if !t.Waits() {
@@ -90,7 +90,8 @@ func (t *Trip) Answer(buf []byte) (*http.Response, []byte, lane.Progress) {
 		t.beyond = true
 		return nil, nil, lane.NeedsHandler
 	}
-	return t.Response(t.method, &t.answer), body, lane.Complete
+	t.Own(t.method, &t.answer)
+	return t.answer.Response(), body, lane.Complete
 }
 
 // Hold ends the loop's part of an answer that came whole and that a goroutine has to

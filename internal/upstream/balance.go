@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"strings"
 	"time"
-
-	"millrace/internal/wire/netset"
 )
 
 // set is some of a pool's servers, by index.
@@ -168,37 +166,4 @@ func newHashKey(by string) hashKey {
 		name = http.CanonicalHeaderKey(name)
 	}
 	return hashKey{kind, name}
-}
-
-// of is what r is hashed by; "" is the URL.
-func (k hashKey) of(r *http.Request) string {
-	switch k.kind {
-	case "path":
-		return r.URL.Path
-	case "client":
-		if client := netset.Peer(r.RemoteAddr); client.IsValid() {
-			return client.String()
-		}
-	case "header":
-		return r.Header.Get(k.name)
-	case "cookie":
-		if c, err := r.Cookie(k.name); err == nil {
-			return c.Value
-		}
-	default:
-		key, _ := r.Context().Value(hashKeyContext{}).(string)
-		return key
-	}
-	return ""
-}
-
-// hashOf is the hash to balance r by; 0 where it is not needed.
-func (p *Pool) hashOf(r *http.Request) uint64 {
-	if !p.picks.hash {
-		return 0
-	}
-	if key := p.hashBy.of(r); key != "" {
-		return fnv1a(key)
-	}
-	return fnv1a(r.URL.RequestURI())
 }

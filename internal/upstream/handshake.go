@@ -55,7 +55,8 @@ func (h *handshake) exchange(r *http.Request, target string) (*http.Response, er
 	}
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
-	head, err := http1.AppendRequest((*buffer)[:0], r, s.lines(r, target, s.prefix))
+	out := s.lines(r, target)
+	head, err := out.Append((*buffer)[:0])
 	if err != nil {
 		return nil, err
 	}

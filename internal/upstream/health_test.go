@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +21,7 @@ import (
 	"time"
 
 	"millrace/internal/upstream/faulty"
+	"millrace/internal/wire/field"
 )
 
 // counting answers, and counts.
@@ -467,22 +469,18 @@ func TestHash(t *testing.T) {
 
 // TestHashBy: what the key is.
 func TestHashBy(t *testing.T) {
-	r := newRequest(t, "GET", "/a?b", nil)
-	r.RemoteAddr = "192.0.2.1:99"
-	r.Header.Set("X-User", "ann")
-	r.AddCookie(&http.Cookie{Name: "sid", Value: "s1"})
-	keyed := r.WithContext(WithHashKey(r.Context(), "the key"))
+	q := Request{Path: "/a", Query: "b", Asks: true, Key: "the key", Client: netip.MustParseAddrPort("192.0.2.1:99"), Fields: field.Lines{{Name: "X-User", Value: "ann"}, {Name: "Cookie", Value: "sid=s1"}}}
 	for by, want := range map[string]string{
 		"": "the key", "url": "the key", "path": "/a", "client": "192.0.2.1", "header:X-User": "ann", "cookie:sid": "s1",
-		"header:X-None": "", "cookie:none": "",
+		"header:X-None": "/a?b", "cookie:none": "/a?b",
 	} {
-		if got := newHashKey(by).of(keyed); got != want {
-			t.Errorf("hash_by %q: %q, want %q", by, got, want)
+		if p := newPool(t, Options{To: hosts(2), Balance: "hash", HashBy: by}, nil); p.hashOf(&q) != fnv1a(want) {
+			t.Errorf("hash_by %q: not %q", by, want)
 		}
 	}
 	p := newPool(t, Options{To: hosts(2), Balance: "hash"}, nil)
-	if p.hashOf(r) != fnv1a("/a?b") || p.hashOf(keyed) != fnv1a("the key") {
-		t.Error("not by key, or else by URL")
+	if q.Key = ""; p.hashOf(&q) != fnv1a("/a?b") {
+		t.Error("without a key it is not the URL")
 	}
 }
 

@@ -4,11 +4,13 @@ import (
 	"context"
 	"crypto/tls"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/netip"
 	"net/textproto"
 	"net/url"
+	"strconv"
 
 	"millrace/internal/wire/field"
 )
@@ -25,12 +27,13 @@ type Request struct {
 	Path, Query string
 	Asks        bool
 	// Fields are all others, names canonical. What frames the message, and Host, are
-	// the pool's own: such fields are dropped.
+	// the pool's own: such fields are dropped, as is a User-Agent without a value. For
+	// [Pool.Begin] nil means that they are not known yet.
 	Fields field.Lines
 
 	// Length is that of the body, in bytes: 0 for none, -1 where it is not known.
 	Length int64
-	// Body is read once, perhaps on another goroutine and after the answer has come,
+	// Body is nil where an event loop sends it, see [Passage.Send]. It is read once, perhaps on another goroutine and after the answer has come,
 	// and closed. nil: there is none.
 	Body io.ReadCloser
 	// Again returns the body once more, for another try; nil: it cannot be had again.
@@ -68,6 +71,45 @@ type Answer struct {
 	Trailer http.Header
 }
 
+// client is who asks, the zero address for a UNIX socket.
+func (q *Request) client() netip.Addr { return q.Client.Addr().Unmap().WithZone("") }
+
+// requestOf is a request of net/http as one of ours.
+func requestOf(r *http.Request) (*Request, error) {
+	target, err := targetOf(r)
+	if err != nil {
+		return nil, err
+	}
+	q := &Request{
+		Method: r.Method, Host: r.Host, Path: target, Query: r.URL.RawQuery, Asks: r.URL.ForceQuery || r.URL.RawQuery != "",
+		Fields: field.Of(r.Header), Length: r.ContentLength, Again: r.GetBody, Trailer: r.Trailer, Secure: r.TLS != nil,
+	}
+	if r.Body != nil && r.Body != http.NoBody {
+		q.Body = r.Body
+	}
+	q.Client, _ = netip.ParseAddrPort(r.RemoteAddr) // a client on a UNIX socket has none
+	switch local := r.Context().Value(http.LocalAddrContextKey).(type) {
+	case *net.TCPAddr:
+		q.Local = local.AddrPort()
+	case *net.UDPAddr: // HTTP/3
+		q.Local = local.AddrPort()
+	}
+	q.Key, _ = r.Context().Value(hashKeyContext{}).(string)
+	if f := onSuspectOf(r.Context()); f != nil {
+		q.OnSuspect = *f
+	}
+	return q, nil
+}
+
+// demandFor is demandOf for a request of net/http.
+func (p *Pool) demandFor(r *http.Request, stream bool) demand {
+	q, err := requestOf(r)
+	if err != nil {
+		return demand{stream: stream}
+	}
+	return p.demandOf(q, stream)
+}
+
 // HTTP is the request as one of net/http, for what knows no other: HTTP/2 and tests. Its
 // scheme and host mean nothing.
 func (q *Request) HTTP(ctx context.Context) *http.Request {
@@ -95,6 +137,15 @@ func (q *Request) HTTP(ctx context.Context) *http.Request {
 		r.TLS = &tls.ConnectionState{HandshakeComplete: true}
 	}
 	return r
+}
+
+// Response is the answer as one of net/http, with the same body and the same strings.
+func (a *Answer) Response() *http.Response {
+	return &http.Response{
+		Status: strconv.Itoa(a.Status) + " " + http.StatusText(a.Status), StatusCode: a.Status,
+		Proto: "HTTP/" + strconv.Itoa(a.Major) + "." + strconv.Itoa(a.Minor), ProtoMajor: a.Major, ProtoMinor: a.Minor,
+		Header: a.Fields.Header(), ContentLength: a.Length, Body: a.Body, Trailer: a.Trailer,
+	}
 }
 
 // AnswerOf is what a response of net/http says.
@@ -136,6 +187,21 @@ func (p *Pool) Do(ctx context.Context, q *Request, interim func(status int, fiel
 		hook = func(status int, h http.Header) error { return interim(status, field.Of(h)) }
 	}
 	resp, err := p.Ask(q.HTTP(ctx), hook)
+	if err != nil {
+		return nil, err
+	}
+	return AnswerOf(resp), nil
+}
+
+// Continue is Do for a request that an event loop has begun, in whatever state it is: it
+// waits for the answer, or for a place first if the request was not sent. q must be the
+// request that x was made of, and has the body.
+func (p *Pool) Continue(ctx context.Context, q *Request, x *Passage, interim func(status int, fields field.Lines) error) (*Answer, error) {
+	var hook Interim
+	if interim != nil {
+		hook = func(status int, h http.Header) error { return interim(status, field.Of(h)) }
+	}
+	resp, err := p.Resume(q.HTTP(ctx), x, hook)
 	if err != nil {
 		return nil, err
 	}

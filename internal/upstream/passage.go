@@ -4,7 +4,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
-	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -73,16 +72,15 @@ const (
 // one, see Waits: waker is told when that is over; nil: it does not wait. Begin reports
 // false where the request is not for a loop, and has chosen no server for it then: a
 // server that was chosen keeps the request, or a turn would be lost, unless waker is nil.
-func (p *Pool) Begin(x *Passage, loop int, a *Asked, told Waker) bool {
-	if p.options.ProxyProtocol != "" {
+//
+// Of q counts what decides over the server. Where its Fields are not known yet, and nil,
+// and the choice goes by one of them, the request is not for a loop.
+func (p *Pool) Begin(x *Passage, loop int, q *Request, told Waker) bool {
+	if p.options.ProxyProtocol != "" || p.picks.byFields && q.Fields == nil {
 		return false
 	}
-	what, ok := p.demandOfAsked(a)
-	if !ok {
-		return false
-	}
-	now := p.now()
-	*x = Passage{pool: p, loop: loop, what: what, secure: a.Secure, waker: told}
+	now, what := p.now(), p.demandOf(q, false)
+	*x = Passage{pool: p, loop: loop, what: what, secure: q.Secure, waker: told}
 	p.mu.Lock()
 	if !p.loopable() {
 		p.mu.Unlock()
@@ -96,7 +94,7 @@ func (p *Pool) Begin(x *Passage, loop int, a *Asked, told Waker) bool {
 		}
 	}
 	ours := err == nil && x.place.server.loopable()
-	waits := errors.Is(err, errFull) && told != nil && x.wait(now, customer(a.Client), told)
+	waits := errors.Is(err, errFull) && told != nil && x.wait(now, told)
 	p.mu.Unlock()
 	switch {
 	case x.place.server == nil:
@@ -204,17 +202,17 @@ func (p *Pool) Loops() bool {
 func (p *Pool) loopable() bool { return slices.ContainsFunc(p.servers, (*server).loopable) }
 
 // wait puts the request into the queue, if there is room, with p.mu held.
-func (x *Passage) wait(now time.Duration, client netip.Prefix, told Waker) bool {
-	p := x.pool
+func (x *Passage) wait(now time.Duration, told Waker) bool {
+	p, customer := x.pool, customerOf(x.what.client)
 	if p.queue.len > 0 {
 		p.dispatch(now) // a server may have come back since
 	}
-	if p.queue.len >= p.options.Queue && !p.queue.displace(client) {
+	if p.queue.len >= p.options.Queue && !p.queue.displace(customer) {
 		return false
 	}
 	x.counted = true
 	p.budget.add(now, 0)
-	x.waiter = &waiter{demand: x.what, client: client, waker: told, since: now, ready: make(chan struct{})}
+	x.waiter = &waiter{demand: x.what, customer: customer, waker: told, since: now, ready: make(chan struct{})}
 	p.queue.push(x.waiter)
 	p.dispatch(now)
 	return true
@@ -259,19 +257,19 @@ func (x *Passage) count() {
 
 // Lines is what a request to the server says besides its fields, for a host as
 // in http.Request; "" for the server's own.
-func (x *Passage) Lines(host, path, query string, ask bool, body int64) http1.Lines {
+func (x *Passage) Lines(host, path, query string, ask bool, body int64) http1.Request {
 	s := x.place.server
-	return http1.Lines{Prefix: s.prefix, Path: path, Query: query, Ask: ask, Host: s.hostFor(host), Body: body}
+	return http1.Request{Prefix: s.prefix, Path: path, Query: query, Ask: ask, Host: s.hostFor(host), Body: body}
 }
 
 // Write appends r as it is sent to the server.
 func (x *Passage) Write(b []byte, r *http.Request) ([]byte, error) {
-	target, err := targetOf(r)
+	q, err := requestOf(r)
 	if err != nil {
 		return b, err
 	}
-	s := x.place.server
-	return http1.AppendRequest(b, r, s.lines(r, target, s.prefix))
+	head := x.place.server.head(q)
+	return head.Append(b)
 }
 
 // OnSuspect is [OnSuspect] for the answer that is to come, once its request was sent.
@@ -358,12 +356,9 @@ func (x *Passage) Release() {
 	}
 }
 
-// Response is the head of a whole answer, in memory of its own. a is what Take has
-// filled, and gets the same once more.
-func (x *Passage) Response(method string, a *http1.Answer) *http.Response {
-	http1.Scan(string(x.all[:x.head]), method, a)
-	return a.Response()
-}
+// Own puts the fields of a whole answer, which Take has filled, into memory of their
+// own: they stay when Release was called.
+func (x *Passage) Own(method string, a *Answer) { x.scan(string(x.all[:x.head]), method, a) }
 
 // Hold ends the loop's part where a whole answer is one for the goroutine.
 func (x *Passage) Hold() { x.keep(x.all) }

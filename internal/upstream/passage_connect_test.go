@@ -41,7 +41,7 @@ func TestConnectionsForNobody(t *testing.T) {
 	}
 	for i := range 10 * places {
 		x := new(Passage)
-		if !p.Begin(x, 0, new(Asked), nobody{}) {
+		if !p.Begin(x, 0, new(Request), nobody{}) {
 			t.Fatal("the request does not wait")
 		}
 		if i%2 == 0 {

@@ -8,7 +8,6 @@ import (
 	"unsafe"
 
 	"millrace/internal/upstream/http1"
-	"millrace/internal/wire/field"
 	"millrace/internal/wire/send"
 )
 
@@ -41,12 +40,23 @@ func (l *line) conn() (net.Conn, error) {
 	return nc, nil
 }
 
-// Send sends the request, if all of it can be sent at once on a connection that
-// is quiet. Otherwise no server has seen a whole request, and it waits for a new
-// connection to the same one, see Waits. If it has waited already, Send reports false,
-// and the request is one for a goroutine; so it does if it cannot wait, and then the
-// passage has ended.
-func (x *Passage) Send(text []byte) bool {
+// Send sends q with its body, of which the text is made in room, if all of it can be
+// sent at once on a connection that is quiet. Otherwise no server has seen a whole
+// request, and it waits for a new connection to the same one, see Waits. If it has waited
+// already, Send reports false, and the request is one for a goroutine; so it does if it
+// cannot wait, or q cannot be sent at all, and then the passage has ended.
+func (x *Passage) Send(q *Request, body, room []byte) bool {
+	head := x.place.server.head(q)
+	text, err := head.Append(room[:0])
+	if err != nil {
+		x.Cancel()
+		return false
+	}
+	return x.SendText(append(text, body...))
+}
+
+// SendText is Send for a request that was written.
+func (x *Passage) SendText(text []byte) bool {
 	c := x.place.server.client
 	for x.line != nil {
 		l := x.line
@@ -84,7 +94,7 @@ func (x *Passage) Send(text []byte) bool {
 
 // Take reads what has come into a buffer that is free after the next call on the
 // loop. With Whole, a has the answer's header and body is in that buffer.
-func (x *Passage) Take(buf []byte, method string, a *http1.Answer) (body []byte, t Taken) {
+func (x *Passage) Take(buf []byte, method string, a *Answer) (body []byte, t Taken) {
 	before := len(x.got)
 	if x.buffer != nil {
 		buf = (*x.buffer)[:mostTaken]
@@ -99,8 +109,8 @@ func (x *Passage) Take(buf []byte, method string, a *http1.Answer) (body []byte,
 	}
 	x.line.newcomer.gotAnswer()
 	all := buf[:before+n]
-	size, s := http1.Scan(unsafe.String(unsafe.SliceData(all), len(all)), method, a)
-	whole := int64(size) + a.Body
+	size, s := x.scan(unsafe.String(unsafe.SliceData(all), len(all)), method, a)
+	whole := int64(size) + a.Length
 	switch {
 	case s == http1.Other, s == http1.Plain && whole > mostTaken, s == http1.Partial && len(all) >= int(x.pool.options.HeaderBytes):
 		x.keep(all)
@@ -120,10 +130,18 @@ func (x *Passage) Take(buf []byte, method string, a *http1.Answer) (body []byte,
 		return nil, Other
 	}
 	x.all, x.head, x.more = all, size, whole < int64(len(all))
-	if cookie := x.sticks(); cookie != "" {
-		a.Lines = append(a.Lines, field.Line{Name: "Set-Cookie", Value: cookie})
-	}
 	return all[size:whole], Whole
+}
+
+// scan reads the head of a plain answer into a, see [http1.Scan].
+func (x *Passage) scan(text, method string, a *Answer) (size int, s http1.Scanned) {
+	plain := http1.Answer{Lines: a.Fields[:0]}
+	size, s = http1.Scan(text, method, &plain)
+	*a = Answer{Status: plain.Status, Major: 1, Minor: 1, Fields: plain.Lines, Length: plain.Body}
+	if s == http1.Plain {
+		x.pool.stick(a, x.what, x.place.server, x.secure)
+	}
+	return size, s
 }
 
 // keep holds what came until there is more, or somebody else takes it.

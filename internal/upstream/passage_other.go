@@ -20,7 +20,10 @@ func (*line) look() state { return gone }
 func (*line) conn() (net.Conn, error) { return nil, syscall.ENOTSUP }
 
 // Send reports false.
-func (x *Passage) Send([]byte) bool {
+func (x *Passage) Send(*Request, []byte, []byte) bool { return x.SendText(nil) }
+
+// SendText reports false.
+func (x *Passage) SendText([]byte) bool {
 	if !x.waited {
 		x.giveBack()
 	}
@@ -28,6 +31,8 @@ func (x *Passage) Send([]byte) bool {
 }
 
 // Take is never called.
-func (x *Passage) Take([]byte, string, *http1.Answer) ([]byte, Taken) { return nil, Other }
+func (x *Passage) Take([]byte, string, *Answer) ([]byte, Taken) { return nil, Other }
 
 func (*Passage) keep([]byte) {}
+
+func (*Passage) scan(string, string, *Answer) (int, http1.Scanned) { return 0, http1.Other }

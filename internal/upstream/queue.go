@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"millrace/internal/observe/trace"
-	"millrace/internal/wire/netset"
 )
 
 // place is the right to have one request under way at a server. Its holder releases it
@@ -23,25 +22,25 @@ type place struct {
 
 // demand is what a request demands of the server that is chosen for it.
 type demand struct {
-	key    uint64 // what balance: hash goes by
-	tried  set    // rather another than these
-	stream bool   // it will become a stream, if the server agrees
-	stuck  set    // the one that its cookie names, if there is room
-	from   string // the client's address, for its turn in the queue
+	key    uint64     // what balance: hash goes by
+	tried  set        // rather another than these
+	stream bool       // it will become a stream, if the server agrees
+	stuck  set        // the one that its cookie names, if there is room
+	client netip.Addr // for its turn in the queue; the zero one for a UNIX socket
 }
 
 // waiter is a request in the queue.
 type waiter struct {
 	prev, next *waiter
 	demand
-	client netip.Prefix
-	turn   uint64
-	ready  chan struct{} // closed when place or err is there
-	waker  Waker         // who hears of that, too; nil: nobody
-	since  time.Duration // when it came
-	place  place
-	err    error
-	queued bool
+	customer netip.Prefix
+	turn     uint64
+	ready    chan struct{} // closed when place or err is there
+	waker    Waker         // who hears of that, too; nil: nobody
+	since    time.Duration // when it came
+	place    place
+	err      error
+	queued   bool
 
 	// Of one that waits for a connection, by the pool's mu:
 	made     *wire // the connection
@@ -82,15 +81,9 @@ type turns struct {
 	len  int
 }
 
-// clientOf is the client whose turn a request takes: an IPv4 address, or an IPv6
-// network of 64 bits, which is what one customer gets. All clients without an address
-// share one turn.
-func clientOf(remote string) netip.Prefix {
-	return customer(netset.Peer(remote))
-}
-
-// customer is clientOf for an address that was parsed already.
-func customer(addr netip.Addr) netip.Prefix {
+// customerOf is whose turn a request takes: an IPv4 address, or an IPv6 network of 64
+// bits, which is what one customer gets. All clients without an address share one turn.
+func customerOf(addr netip.Addr) netip.Prefix {
 	prefix, _ := addr.Prefix(min(addr.BitLen(), 64)) // never an error
 	return prefix
 }
@@ -104,14 +97,14 @@ func (q *queue) nextTurn(client netip.Prefix) uint64 {
 }
 
 func (q *queue) push(w *waiter) {
-	w.queued, w.turn = true, q.nextTurn(w.client)
+	w.queued, w.turn = true, q.nextTurn(w.customer)
 	if q.clients == nil {
 		q.clients = map[netip.Prefix]*turns{}
 	}
-	c := q.clients[w.client]
+	c := q.clients[w.customer]
 	if c == nil {
 		c = new(turns)
-		q.clients[w.client] = c
+		q.clients[w.customer] = c
 	}
 	c.last = w.turn
 	c.len++
@@ -140,7 +133,7 @@ func (q *queue) displace(client netip.Prefix) bool {
 		return false
 	}
 	q.remove(w)
-	if c := q.clients[w.client]; c != nil {
+	if c := q.clients[w.customer]; c != nil {
 		c.last-- // it was that client's last
 	}
 	w.err = &upstreamError{kind: ErrBusy, cause: errQueueFull}
@@ -150,9 +143,9 @@ func (q *queue) displace(client netip.Prefix) bool {
 
 func (q *queue) remove(w *waiter) {
 	w.queued = false
-	c := q.clients[w.client]
+	c := q.clients[w.customer]
 	if c.len--; c.len == 0 {
-		delete(q.clients, w.client)
+		delete(q.clients, w.customer)
 	}
 	if w.prev != nil {
 		w.prev.next = w.next
@@ -199,12 +192,12 @@ func (p *Pool) acquire(ctx context.Context, what demand) (place, error) {
 			return place{}, err
 		}
 	}
-	client := clientOf(what.from)
-	if p.queue.len >= p.options.Queue && !p.queue.displace(client) {
+	customer := customerOf(what.client)
+	if p.queue.len >= p.options.Queue && !p.queue.displace(customer) {
 		p.mu.Unlock()
 		return place{}, &upstreamError{kind: ErrBusy, cause: errQueueFull}
 	}
-	w := &waiter{demand: what, client: client, since: now, ready: make(chan struct{})}
+	w := &waiter{demand: what, customer: customer, since: now, ready: make(chan struct{})}
 	p.queue.push(w)
 	p.mu.Unlock()
 	return p.wait(ctx, w)

@@ -39,38 +39,46 @@ func (x *exchange) write(r *http.Request, target string) (*outgoing, error) {
 	s := x.server
 	out := &x.out
 	*out = outgoing{method: r.Method, from: &buffers}
-	prefix := s.prefix
+	head := s.lines(r, target)
 	if !x.holdsPlace {
-		prefix = "" // probes have a path of their own
+		head.Prefix = "" // probes have a path of their own
 	}
-	lines := s.lines(r, target, prefix)
-	lines.Close = s.distrusted()
+	head.Close, head.Body = s.distrusted(), 0
 	if x.upload != nil {
-		if lines.Body = r.ContentLength; lines.Body <= 0 {
-			lines.Body, lines.Trailer, out.last = -1, r.Trailer, r.Trailer
+		if head.Body = r.ContentLength; head.Body <= 0 {
+			head.Body, head.Trailer, out.last = -1, r.Trailer, r.Trailer
 		}
 		out.expect = field.Has(r.Header["Expect"], "100-continue")
-		if lines.Body < 0 || lines.Body > smallBody || out.expect {
-			out.later = lines.Body
-		} else if out.small = lines.Body; out.small > http1.BufferSize/2 {
+		if head.Body < 0 || head.Body > smallBody || out.expect {
+			out.later = head.Body
+		} else if out.small = head.Body; out.small > http1.BufferSize/2 {
 			out.from = &large
 		}
 	}
 	out.buffer = out.from.Get().(*[]byte)
 	var err error
-	if out.text, err = http1.AppendRequest((*out.buffer)[:0], r, lines); err != nil {
+	if out.text, err = head.Append((*out.buffer)[:0]); err != nil {
 		out.release()
 		return nil, err
 	}
 	return out, nil
 }
 
-// lines is what a request to s says besides its fields.
-func (s *server) lines(r *http.Request, target, prefix string) http1.Lines {
-	if target == "*" {
-		prefix = ""
+// head is the head of a request as it goes out to s.
+func (s *server) head(q *Request) http1.Request {
+	head := http1.Request{
+		Method: q.Method, Prefix: s.prefix, Path: q.Path, Query: q.Query, Ask: q.Asks,
+		Host: s.hostFor(q.Host), Fields: q.Fields, Body: q.Length,
 	}
-	return http1.Lines{Prefix: prefix, Path: target, Query: r.URL.RawQuery, Ask: r.URL.ForceQuery, Host: s.hostFor(r.Host)}
+	if q.Path == "*" {
+		head.Prefix = ""
+	}
+	return head
+}
+
+// lines is head for a request of net/http.
+func (s *server) lines(r *http.Request, target string) http1.Request {
+	return s.head(&Request{Method: r.Method, Host: r.Host, Path: target, Query: r.URL.RawQuery, Asks: r.URL.ForceQuery, Fields: field.Of(r.Header)})
 }
 
 // hostFor is what a request for a host says in Host.

@@ -59,15 +59,16 @@ func TestFairQueue(t *testing.T) {
 	})
 }
 
-func TestClientOf(t *testing.T) {
+func TestCustomerOf(t *testing.T) {
 	for remote, want := range map[string]string{
 		"192.0.2.1:80": "192.0.2.1/32", "[::ffff:192.0.2.1]:80": "192.0.2.1/32", "[2001:db8:1:2:3::4]:80": "2001:db8:1:2::/64", "[fe80::1%eth0]:80": "fe80::/64",
 	} {
-		if got := clientOf(remote); got != netip.MustParsePrefix(want) {
+		q := Request{Client: netip.MustParseAddrPort(remote)}
+		if got := customerOf(q.client()); got != netip.MustParsePrefix(want) {
 			t.Errorf("%s is %s, want %s", remote, got, want)
 		}
 	}
-	if clientOf("@").IsValid() || clientOf("").IsValid() {
+	if customerOf(new(Request).client()).IsValid() {
 		t.Error("a socket has an address")
 	}
 }

@@ -48,22 +48,6 @@ func tokenOf(name string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// demandOf is what a request demands of its server: by hash key, cookie, and whether
-// it becomes a stream.
-func (p *Pool) demandOf(r *http.Request, stream bool) demand {
-	what := demand{key: p.hashOf(r), stream: stream, from: r.RemoteAddr}
-	if p.options.Sticky.Cookie == "" || len(p.servers) == 1 {
-		return what
-	}
-	for _, c := range r.CookiesNamed(p.options.Sticky.Cookie) {
-		if s := p.named(c.Value); s != nil {
-			what.stuck = what.stuck.with(s)
-			break
-		}
-	}
-	return what
-}
-
 // named is the server that the value of a cookie names; nil: none.
 func (p *Pool) named(token string) *server {
 	for _, s := range p.servers {
@@ -74,11 +58,11 @@ func (p *Pool) named(token string) *server {
 	return nil
 }
 
-// stick sets the cookie that names the server which has answered, unless the client
-// has it already, or its own server is only busy at the moment.
-func (p *Pool) stick(r *http.Request, resp *http.Response, what demand, s *server) {
+// stick gives an answer the cookie that names the server which it came from, unless the
+// client has it already, or its own server is only busy at the moment.
+func (p *Pool) stick(a *Answer, what demand, s *server, secure bool) {
 	if p.options.Sticky.Cookie != "" && p.needsCookie(what, s) {
-		resp.Header.Add("Set-Cookie", p.cookie(s, r.TLS != nil))
+		a.Fields.Add("Set-Cookie", p.cookie(s, secure))
 	}
 }
 

@@ -82,7 +82,7 @@ func (p *Pool) Upgrade(r *http.Request) (*http.Response, *Tunnel, error) {
 		return nil, nil, err
 	}
 	var tunnel *Tunnel
-	resp, err := p.repeat(r, nil, p.demandOf(r, true), place{}, func(c place, _ *upload) (*http.Response, *failure) {
+	resp, err := p.repeat(r, nil, p.demandFor(r, true), place{}, func(c place, _ *upload) (*http.Response, *failure) {
 		var resp *http.Response
 		var f *failure
 		resp, tunnel, f = p.tryUpgrade(r, target, c)

@@ -191,7 +191,7 @@ func (p *Pool) Ask(r *http.Request, interim Interim) (*http.Response, error) {
 		up.abandon()
 		return nil, err
 	}
-	return p.repeat(r, up, p.demandOf(r, false), place{}, func(c place, up *upload) (*http.Response, *failure) {
+	return p.repeat(r, up, p.demandFor(r, false), place{}, func(c place, up *upload) (*http.Response, *failure) {
 		return p.try(r, target, c, up, interim)
 	})
 }
@@ -218,7 +218,7 @@ func (p *Pool) Resume(r *http.Request, x *Passage, interim Interim) (*http.Respo
 		x.count()
 	}
 	sent := x.line != nil || x.lost != nil
-	return p.repeat(r, up, p.demandOf(r, false), x.place, func(c place, up *upload) (*http.Response, *failure) {
+	return p.repeat(r, up, p.demandFor(r, false), x.place, func(c place, up *upload) (*http.Response, *failure) {
 		if sent {
 			sent = false
 			return p.ask(r, target, c, up, interim, x)
@@ -250,7 +250,12 @@ func (p *Pool) repeat(r *http.Request, up *upload, what demand, has place, try f
 		resp, f := try(c, up)
 		step.End(c.server.name, f.cause())
 		if f == nil && !p.unwelcome(r, resp, up, n) {
-			p.stick(r, resp, what, c.server)
+			if a := new(Answer); c.server != nil {
+				p.stick(a, what, c.server, r.TLS != nil)
+				for _, cookie := range a.Fields {
+					resp.Header.Add(cookie.Name, cookie.Value)
+				}
+			}
 			return resp, nil
 		}
 		var next *upload

@@ -15,8 +15,10 @@ import (
 // another one.
 var ErrRequest = errors.New("the request cannot be sent")
 
-// Lines is what a request says besides its own fields.
-type Lines struct {
+// Request is the head of a request as it goes out.
+type Request struct {
+	// Method is sent as it is; "": GET.
+	Method string
 	// Prefix and Path are the target's path, Query what follows a question mark,
 	// with nothing in them that could end a line: neither spaces nor control bytes.
 	Prefix, Path, Query string
@@ -24,6 +26,9 @@ type Lines struct {
 	Ask bool
 	// Host is the value of the field Host, in ASCII.
 	Host string
+	// Fields are the others. Those that frame the message, and Host, are said by this
+	// package alone: such fields are dropped, and a User-Agent without a value.
+	Fields field.Lines
 	// Body is how long the body is, in bytes: 0 for none, -1 for chunks.
 	Body int64
 	// Trailer names the fields behind the chunks.
@@ -32,65 +37,65 @@ type Lines struct {
 	Close bool
 }
 
-// AppendRequest appends the header of r as it goes out: built from the parsed
-// fields, of which those that frame the message, and Host, are said here alone.
-// Nothing that could end a line is ever written.
-func AppendRequest(b []byte, r *http.Request, l Lines) ([]byte, error) {
-	l.Close = l.Close && len(r.Header["Connection"]) == 0
-	b, err := l.Append(b, r.Method)
+// Append appends the head with the empty line behind it. Nothing that could end a line
+// is written but where one ends.
+func (q *Request) Append(b []byte) ([]byte, error) {
+	b, err := q.AppendStart(b)
 	if err != nil {
 		return b, err
 	}
-	for name, values := range r.Header {
-		if ours(name) || name == "User-Agent" && len(values) > 0 && values[0] == "" {
+	for i := range q.Fields {
+		l := &q.Fields[i]
+		if ours(l.Name) || l.Value == "" && l.Name == "User-Agent" {
 			continue // no User-Agent: the client does not name itself
 		}
-		if b, err = appendField(b, name, values); err != nil {
+		if b, err = appendField(b, l.Name, l.Value); err != nil {
 			return b, err
 		}
 	}
 	return append(b, "\r\n"...), nil
 }
 
-// Append appends the request line, Host, and what frames the message. The other
+// AppendStart appends the request line, Host, and what frames the message. The other
 // fields, and an empty line, come behind that.
-func (l *Lines) Append(b []byte, method string) ([]byte, error) {
+func (q *Request) AppendStart(b []byte) ([]byte, error) {
+	method := q.Method
 	switch {
 	case method == "":
 		method = http.MethodGet
 	case !field.Token(method):
 		return b, fmt.Errorf("%w: its method is %.64q", ErrRequest, method)
 	}
-	if !hostable(l.Host) {
-		return b, fmt.Errorf("%w: its host is %.64q", ErrRequest, l.Host)
+	if !hostable(q.Host) {
+		return b, fmt.Errorf("%w: its host is %.64q", ErrRequest, q.Host)
 	}
 	b = append(b, method...)
 	b = append(b, ' ')
-	b = append(b, l.Prefix...)
-	b = append(b, l.Path...)
-	if l.Ask || l.Query != "" {
+	b = append(b, q.Prefix...)
+	b = append(b, q.Path...)
+	if q.Ask || q.Query != "" {
 		b = append(b, '?')
-		b = append(b, l.Query...)
+		b = append(b, q.Query...)
 	}
 	b = append(b, " HTTP/1.1\r\nHost: "...)
-	b = append(b, withoutZone(l.Host)...)
+	b = append(b, withoutZone(q.Host)...)
 	b = append(b, "\r\n"...)
-	if l.Close {
+	if q.Close && !q.Fields.Has("Connection") {
 		b = append(b, "Connection: close\r\n"...)
 	}
 	switch {
-	case l.Body > 0, l.Body == 0 && (method == http.MethodPost || method == http.MethodPut || method == http.MethodPatch):
+	case q.Body > 0, q.Body == 0 && (method == http.MethodPost || method == http.MethodPut || method == http.MethodPatch):
 		b = append(b, "Content-Length: "...)
-		b = strconv.AppendInt(b, l.Body, 10)
+		b = strconv.AppendInt(b, q.Body, 10)
 		b = append(b, "\r\n"...)
-	case l.Body < 0:
+	case q.Body < 0:
 		b = append(b, "Transfer-Encoding: chunked\r\n"...)
-		return appendAnnounced(b, l.Trailer)
+		return appendAnnounced(b, q.Trailer)
 	}
 	return b, nil
 }
 
-// ours reports whether Append writes this field itself, so that the request's own is
+// ours reports whether AppendStart writes this field itself, so that the request's own is
 // dropped.
 func ours(name string) bool {
 	switch len(name) {
@@ -106,23 +111,19 @@ func ours(name string) bool {
 	return false
 }
 
-// appendField appends a line for each value, with the name as its standard spells
-// it.
-func appendField(b []byte, name string, values []string) ([]byte, error) {
+// appendField appends a line, with the name as its standard spells it.
+func appendField(b []byte, name, value string) ([]byte, error) {
 	if !token(name) {
 		return b, fmt.Errorf("%w: it has a field with the name %.64q", ErrRequest, name)
 	}
 	name = field.Spelling(name)
-	for _, v := range values {
-		if !valid(v) {
-			return b, fmt.Errorf("%w: a control byte in the field %.64s", ErrRequest, name)
-		}
-		b = append(b, name...)
-		b = append(b, ": "...)
-		b = append(b, trim(v)...)
-		b = append(b, "\r\n"...)
+	if !valid(value) {
+		return b, fmt.Errorf("%w: a control byte in the field %.64s", ErrRequest, name)
 	}
-	return b, nil
+	b = append(b, name...)
+	b = append(b, ": "...)
+	b = append(b, trim(value)...)
+	return append(b, "\r\n"...), nil
 }
 
 func token(s string) bool {
@@ -204,9 +205,11 @@ func Chunk(b []byte, n int) []byte {
 func AppendLastChunk(b []byte, trailer http.Header) ([]byte, error) {
 	b = append(b, "0\r\n"...)
 	for name, values := range trailer {
-		var err error
-		if b, err = appendField(b, name, values); err != nil {
-			return b, err
+		for _, value := range values {
+			var err error
+			if b, err = appendField(b, name, value); err != nil {
+				return b, err
+			}
 		}
 	}
 	return append(b, "\r\n"...), nil

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
 
 	"millrace/internal/upstream/http1"
+	"millrace/internal/wire/field"
 )
 
 // FuzzRequest: whatever the fields hold, one request goes out, or none.
@@ -24,8 +24,8 @@ func FuzzRequest(f *testing.F) {
 		if strings.ContainsFunc(path+query, func(r rune) bool { return r <= ' ' || r == 0x7f }) || !strings.HasPrefix(path, "/") {
 			return // package upstream has looked
 		}
-		r := &http.Request{Method: method, URL: &url.URL{}, Header: http.Header{name: {value}}}
-		b, err := http1.AppendRequest(nil, r, http1.Lines{Path: path, Query: query, Host: host})
+		out := http1.Request{Method: method, Path: path, Query: query, Host: host, Fields: field.Lines{{Name: name, Value: value}}}
+		b, err := out.Append(nil)
 		if err != nil {
 			if !errors.Is(err, http1.ErrRequest) {
 				t.Errorf("error %v", err)
@@ -55,24 +55,22 @@ func FuzzRequest(f *testing.F) {
 
 // TestRequest: what goes out, for every kind of body.
 func TestRequest(t *testing.T) {
-	header := http.Header{"X-A": {"1", " 2\t"}, "Content-Length": {"7"}, "host": {"x"}, "Transfer-Encoding": {"gzip"}, "User-Agent": {""}}
+	fields := field.Lines{{Name: "X-A", Value: "1"}, {Name: "Content-Length", Value: "7"}, {Name: "host", Value: "x"}, {Name: "Transfer-Encoding", Value: "gzip"}, {Name: "User-Agent"}, {Name: "X-A", Value: " 2\t"}}
 	for name, c := range map[string]struct {
-		method string
-		lines  http1.Lines
-		want   []string
+		out  http1.Request
+		want []string
 	}{
-		"GET":    {"", http1.Lines{}, []string{"GET / HTTP/1.1"}},
-		"POST":   {"POST", http1.Lines{}, []string{"POST / HTTP/1.1", "Content-Length: 0"}},
-		"length": {"PUT", http1.Lines{Body: 5}, []string{"PUT / HTTP/1.1", "Content-Length: 5"}},
+		"GET":    {http1.Request{}, []string{"GET / HTTP/1.1"}},
+		"POST":   {http1.Request{Method: "POST"}, []string{"POST / HTTP/1.1", "Content-Length: 0"}},
+		"length": {http1.Request{Method: "PUT", Body: 5}, []string{"PUT / HTTP/1.1", "Content-Length: 5"}},
 		"chunks": {
-			"DELETE",
-			http1.Lines{Body: -1, Trailer: http.Header{"B": nil, "A": nil}, Close: true},
+			http1.Request{Method: "DELETE", Body: -1, Trailer: http.Header{"B": nil, "A": nil}, Close: true},
 			[]string{"DELETE / HTTP/1.1", "Connection: close", "Transfer-Encoding: chunked", "Trailer: A,B"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.lines.Host, c.lines.Path = "[fe80::1%eth0]:80", "/"
-			b, err := http1.AppendRequest(nil, &http.Request{Method: c.method, Header: header}, c.lines)
+			c.out.Host, c.out.Path, c.out.Fields = "[fe80::1%eth0]:80", "/", fields
+			b, err := c.out.Append(nil)
 			got := strings.Split(strings.TrimSuffix(string(b), "\r\n\r\n"), "\r\n")
 			want := append(c.want, "Host: [fe80::1]:80", "X-A: 1", "X-A: 2")
 			slices.Sort(got[1:])

@@ -14,9 +14,8 @@ import (
 	"millrace/internal/wire/netset"
 )
 
-// FuzzAsked: for a request of a loop the same server is wished for as for that
-// request of a goroutine.
-func FuzzAsked(f *testing.F) {
+// FuzzDemand: what a request demands of its server is what net/http finds in it.
+func FuzzDemand(f *testing.F) {
 	token := tokenOf("http://b")
 	for _, cookie := range []string{"", "a=b", "route=" + token, "a=b; route=\"" + token + "\"; route=x", "route=\"", "route=a\\b; route=" + token, " route = " + token, "route= " + token, "route;route==" + token, ";;\troute=" + token + "\t;", "route=\x7f; route=\xff"} {
 		f.Add("/a", "b", true, "192.0.2.1:80", "ann", cookie)
@@ -44,11 +43,17 @@ func FuzzAsked(f *testing.F) {
 				lines = append(lines, l)
 			}
 		}
-		a := Asked{Client: netset.Peer(remote), Path: path, Query: query, Asks: asks || query != "", Fields: &lines}
+		client := netset.Peer(remote)
+		q := Request{Client: netip.AddrPortFrom(client, 1), Path: path, Query: query, Asks: asks || query != "", Fields: lines}
 		for _, p := range pools {
-			want := p.demandOf(r, false)
-			want.from = ""
-			if got, ok := p.demandOfAsked(&a); !ok || got != want {
+			want := demand{client: client, key: fnv1a(hashedBy(r, p.options.HashBy))}
+			for _, c := range r.CookiesNamed("route") {
+				if s := p.named(c.Value); s != nil {
+					want.stuck = want.stuck.with(s)
+					break
+				}
+			}
+			if got := p.demandOf(&q, false); got != want {
 				t.Errorf("hash_by %q: %+v, want %+v", p.options.HashBy, got, want)
 			}
 		}
@@ -66,6 +71,37 @@ func FuzzAsked(f *testing.F) {
 	})
 }
 
+// hashedBy is the text by whose hash "balance: hash" chooses a server for a request.
+func hashedBy(r *http.Request, by string) string {
+	key := ""
+	switch kind, name, _ := strings.Cut(by, ":"); kind {
+	case "path":
+		key = r.URL.Path
+	case "client":
+		if client := netset.Peer(r.RemoteAddr); client.IsValid() {
+			key = client.String()
+		}
+	case "header":
+		key = r.Header.Get(name)
+	case "cookie":
+		if c, err := r.Cookie(name); err == nil {
+			key = c.Value
+		}
+	}
+	if key == "" {
+		return r.URL.RequestURI()
+	}
+	return key
+}
+
+// TestHashPath: however a path is spelled, "hash_by: path" sends it to the same server.
+func TestHashPath(t *testing.T) {
+	p := newPool(t, Options{To: hosts(2), Balance: "hash", HashBy: "path"}, nil)
+	if a, b := p.hashOf(&Request{Path: "/a%62%20c"}), p.hashOf(&Request{Path: "/ab%20%63"}); a != b || a != fnv1a("/ab c") {
+		t.Errorf("%x and %x", a, b)
+	}
+}
+
 // bell is rung when a passage need not wait any more.
 type bell chan struct{}
 
@@ -79,7 +115,7 @@ func TestPassageUnknown(t *testing.T) {
 	} {
 		o.To = hosts(2)
 		p := newPool(t, o, nil)
-		if x := new(Passage); p.Begin(x, 0, &Asked{Path: "/"}, make(bell)) {
+		if x := new(Passage); p.Begin(x, 0, &Request{Path: "/"}, make(bell)) {
 			t.Errorf("%+v: begun", o)
 		}
 		if s := p.Servers(); s[0].Requests+s[1].Requests > 0 {
@@ -87,7 +123,7 @@ func TestPassageUnknown(t *testing.T) {
 		}
 	}
 	p := newPool(t, Options{To: hosts(2), Balance: "hash"}, nil)
-	if what, ok := p.demandOfAsked(&Asked{Path: "/", Key: "the key"}); !ok || what.key != fnv1a("the key") {
+	if what := p.demandOf(&Request{Path: "/", Key: "the key"}, false); what.key != fnv1a("the key") {
 		t.Error("not by its key")
 	}
 }
@@ -100,7 +136,7 @@ func TestPassageLost(t *testing.T) {
 		p := newPool(t, Options{To: hosts(2), Balance: "round_robin"}, w)
 		var x Passage
 		told := make(bell)
-		if !p.Begin(&x, 0, &Asked{Client: netip.MustParseAddr("192.0.2.1"), Path: "/"}, told) || !x.Waits() {
+		if !p.Begin(&x, 0, &Request{Client: netip.MustParseAddrPort("192.0.2.1:1"), Path: "/"}, told) || !x.Waits() {
 			t.Fatal("it does not wait for a connection")
 		}
 		<-told
@@ -130,7 +166,7 @@ func TestPassageClosed(t *testing.T) {
 	}
 	var x Passage
 	told := make(bell)
-	if !p.Begin(&x, 0, &Asked{Path: "/"}, told) {
+	if !p.Begin(&x, 0, &Request{Path: "/"}, told) {
 		t.Fatal("it does not wait")
 	}
 	if err := p.Close(); err != nil {
