@@ -54,7 +54,7 @@ type name struct {
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	connect := d.Connect
 	if connect == nil {
-		connect = d.Dialer.DialContext
+		connect = d.connect
 	}
 	host, port, err := net.SplitHostPort(address)
 	if network != "tcp" || err != nil {
@@ -88,6 +88,17 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 		errs[0] = err
 	}
 	return nil, errs[0] // the first address is the one that the system likes best
+}
+
+// connect is DialContext for an address without a name. What is on this machine needs no
+// probes of TCP (keepalive): the system says at once when it is gone.
+func (d *Dialer) connect(ctx context.Context, network, address string) (net.Conn, error) {
+	if at, err := netip.ParseAddrPort(address); err != nil || !at.Addr().IsLoopback() {
+		return d.Dialer.DialContext(ctx, network, address)
+	}
+	near := d.Dialer
+	near.KeepAlive = -1
+	return near.DialContext(ctx, network, address)
 }
 
 // dial tries one address; brief: for a short time.
