@@ -34,7 +34,8 @@ type Reader struct {
 	read  int // files
 }
 
-// Text is what a file says, without a mark of its byte order.
+// Text is what a file says, without a mark of its byte order, and without what stands for
+// variables of the environment.
 func (r *Reader) Text(name string) (string, error) {
 	if r.read++; r.read > maxFiles {
 		return "", fmt.Errorf("more than %d files are included: does one include itself?", maxFiles)
@@ -46,7 +47,7 @@ func (r *Reader) Text(name string) (string, error) {
 	if len(data) > maxFile {
 		return "", fmt.Errorf("%s is larger than %d bytes: it is no config", name, maxFile)
 	}
-	return strings.TrimPrefix(string(data), "\ufeff"), nil
+	return strings.NewReplacer("\ufeff", "", variableOpens, "?", variableIs, "?", variableCloses, "?").Replace(string(data)), nil
 }
 
 // Names are the files that an include's pattern names, in order. A relative one

@@ -35,15 +35,40 @@ type item struct {
 	comment []string // lines above it
 }
 
-// Text is a text. A dollar sign is itself, not an environment variable.
+// Text is a text. A dollar sign is itself; variables of the environment are those of
+// [Environment].
 func Text(s string) *Node {
-	n := Verbatim(strings.ReplaceAll(s, "$", "$$"))
-	n.plain = s
+	n := &Node{text: quote(variables().Replace(s)), plain: s}
 	return n
 }
 
+// What stands around the name of a variable of the environment in a text: no config has
+// these characters, which are of a private use area of Unicode.
+const variableOpens, variableIs, variableCloses = "\ue000", "\ue001", "\ue002"
+
+// Environment is a variable of the environment in a text, with a value that it has where it
+// is not set.
+func Environment(name, value string) string {
+	if value != "" {
+		value = variableIs + value
+	}
+	return variableOpens + name + value + variableCloses
+}
+
+// HasEnvironment reports whether a text has such variables.
+func HasEnvironment(s string) bool { return strings.Contains(s, variableOpens) }
+
+func variables() *strings.Replacer {
+	return strings.NewReplacer("$", "$$", variableOpens, "${", variableIs, ":-", variableCloses, "}")
+}
+
+// Shown is a text as people read it.
+func Shown(s string) string {
+	return strings.NewReplacer(variableOpens, "{$", variableIs, ":", variableCloses, "}").Replace(s)
+}
+
 // Verbatim is a text for a key in which dollar signs are themselves.
-func Verbatim(s string) *Node { return &Node{text: quote(s), plain: s} }
+func Verbatim(s string) *Node { return &Node{text: quote(Shown(s)), plain: s} }
 
 // Number is a number, or true and false, or a size.
 func Number(v any) *Node { return &Node{text: fmt.Sprint(v), plain: fmt.Sprint(v)} }
@@ -102,6 +127,17 @@ func (n *Node) Set(key string, value *Node, comment ...string) *Node {
 	n.items = append(n.items, item{key, value, comment})
 	return n
 }
+
+// Fill is Set for a value that is not empty.
+func (n *Node) Fill(key string, value *Node) *Node {
+	if value.Len() > 0 {
+		n.Set(key, value)
+	}
+	return n
+}
+
+// FillTexts is Set for a list that is not empty.
+func (n *Node) FillTexts(key string, list []string) *Node { return n.Fill(key, Texts(list...)) }
 
 // Put is Set, in front of all other keys.
 func (n *Node) Put(key string, value *Node) {
@@ -225,6 +261,7 @@ func quote(s string) string {
 
 // oneLineOf is a text without line ends, for a comment.
 func oneLineOf(s string) string {
+	s = Shown(s)
 	return strings.Map(func(r rune) rune {
 		if r < ' ' && r != '\t' || r == 0x7f || r == 0x85 || r == 0x2028 || r == 0x2029 || r == 0xfeff || r == 0xfffd {
 			return ' '
@@ -281,6 +318,14 @@ func (n *Node) Plain() string {
 		return ""
 	}
 	return n.plain
+}
+
+// Text is the node as YAML; of nil, none.
+func (n *Node) Text() string {
+	if n == nil {
+		return ""
+	}
+	return n.String()
 }
 
 // On adds the entries of the map to those of another, and returns that.

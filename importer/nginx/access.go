@@ -3,6 +3,7 @@ package nginx
 import (
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -54,13 +55,7 @@ func (t *site) accessKeys(l *location, list []*draft.Directive, allowed, denials
 		t.accessRules(l, list)
 		return nil
 	}
-	access := draft.Map().Flow()
-	if len(allowed) > 0 {
-		access.Set("allow", draft.Texts(allowed...))
-	}
-	if len(denials) > 0 {
-		access.Set("deny", draft.Texts(denials...))
-	}
+	access := draft.Map().Flow().FillTexts("allow", allowed).FillTexts("deny", denials)
 	if access.Len() == 0 {
 		return nil
 	}
@@ -83,14 +78,11 @@ func (t *site) accessRules(l *location, list []*draft.Directive) {
 			allowed = append(allowed, "!"+address)
 			continue
 		}
-		n := l.match()
-		if address == "all" {
-			n.Set("address", draft.Texts(allowed...))
-		} else {
-			n.Set("address", draft.Texts(append([]string{address}, allowed...)...))
+		c := l.match()
+		if c.Address = slices.Clone(allowed); address != "all" {
+			c.Address = append([]string{address}, allowed...)
 		}
-		draft.Denied(403).CopyTo(n)
-		l.rules = append(l.rules, ruleDraft{node: n, comment: d.At()})
+		l.add(c, draft.Denied(403), d.At())
 		if address == "all" {
 			return
 		}

@@ -1,6 +1,7 @@
 package nginx
 
 import (
+	"millrace/importer/plan"
 	"regexp"
 	"slices"
 	"strings"
@@ -32,7 +33,7 @@ func (t *site) insideAlias(l *location) bool {
 		outer.php = l
 	}
 	t.im.Used(l.own("alias"), l.last("alias"))
-	l.rules = append(l.rules, ruleDraft{node: l.match().Set("route", draft.Text(outer.key)), comment: l.block.At()})
+	l.add(l.match(), plan.To(outer.key), l.block.At())
 	l.whole = true
 	return true
 }

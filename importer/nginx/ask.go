@@ -20,7 +20,7 @@ func (t *site) authRequest(l *location) {
 		err = errors.New("it stands beside auth_basic, and a route has one auth")
 	}
 	if err != nil {
-		t.close(d, "write auth: {url: …} (docs/protection.md): "+err.Error()+". The site answers 403 until its first rule is removed")
+		t.Close(d, "write auth: {url: …} (docs/protection.md): "+err.Error())
 		return
 	}
 	t.im.Used(d)

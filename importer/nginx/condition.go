@@ -3,6 +3,7 @@ package nginx
 import (
 	"errors"
 	"fmt"
+	"millrace/importer/plan"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -57,7 +58,7 @@ func (t *site) leaveSet(d, set *draft.Directive) {
 // the site.
 func (t *site) lostCondition(d *draft.Directive, do string) {
 	if slices.ContainsFunc(d.Block, refuses) {
-		t.close(d, do+". The site answers 403 until its first rule is removed")
+		t.Close(d, do)
 		return
 	}
 	t.im.Leave(d, do)
@@ -81,9 +82,9 @@ func ifWords(d *draft.Directive) []string {
 	return slices.DeleteFunc(words, func(w string) bool { return w == "" && len(words) != 3 })
 }
 
-// way is one set of values for which a condition holds, as the keys of a rule.
+// way is one set of values for which a condition holds.
 type way struct {
-	when   *draft.Node
+	when   plan.Cond
 	groups []string
 	expr   string            // an expression for the path, whose groups may be used
 	values map[string]string // what variables of maps stand for
@@ -99,13 +100,6 @@ func (t *site) ifBody(d *draft.Directive, l *location, w way) {
 			t.ifReturn(inner, l, w)
 			return
 		case "rewrite":
-			if w.when.Get("path") != nil || w.when.Get("regex") != nil {
-				t.im.Leave(inner, "a rule has one path or expression: put this one and that of the if together")
-				if slices.ContainsFunc(d.Block, refuses) {
-					t.lostCondition(d, "what it refuses is not carried over")
-				}
-				return
-			}
 			t.rewrite(inner, l, w.when)
 		case "break":
 			t.im.Standard(inner, "rules of a site end where one answers")
@@ -114,13 +108,11 @@ func (t *site) ifBody(d *draft.Directive, l *location, w way) {
 }
 
 func (t *site) ifReturn(d *draft.Directive, l *location, w way) {
-	n := draft.Map()
-	w.when.CopyTo(n)
-	at := *l
+	c, at := w.when, *l
 	if w.expr != "" {
 		at.kind, at.expr = regexLocation, w.expr
-	} else if m := l.match(); n.Get("path") == nil && n.Get("regex") == nil {
-		m.CopyTo(n)
+	} else if c.Path == "" && c.Regex == "" {
+		c, _ = c.And(l.match()) // nothing else of a location is a condition
 	}
 	copied := *d
 	copied.Args = slices.Clone(d.Args)
@@ -150,8 +142,7 @@ func (t *site) ifReturn(d *draft.Directive, l *location, w way) {
 		t.im.Leave(d, fmt.Sprintf("write it as a rule: %v", err))
 		return
 	}
-	answer.CopyTo(n)
-	l.rules = append(l.rules, ruleDraft{node: n, comment: d.At()})
+	l.add(c, answer, d.At())
 }
 
 // fileCondition translates an if on whether a file exists (-f), as try; true: it was one.
@@ -232,8 +223,6 @@ func (t *site) ways(words []string) ([]way, error) {
 
 // simple is a condition on a variable of the request.
 func (t *site) simple(name, op, value string) ([]way, error) {
-	n := draft.Map()
-	one := func(key string, v *draft.Node) ([]way, error) { return []way{{when: n.Set(key, v)}}, nil }
 	switch name {
 	case "scheme", "https":
 		secure := value == "https" || value == "on"
@@ -243,14 +232,14 @@ func (t *site) simple(name, op, value string) ([]way, error) {
 		if op != "=" && op != "!=" {
 			break
 		}
-		return one("protocol", draft.Text(map[bool]string{true: "https", false: "http"}[secure]))
+		return []way{{when: plan.Cond{Protocol: map[bool]string{true: "https", false: "http"}[secure]}}}, nil
 	case "host", "http_host":
 		return t.hostWays(op, value)
 	case "request_method":
 		return methodWays(op, value)
 	case "remote_addr":
 		if _, err := netip.ParseAddr(value); err == nil && (op == "=" || op == "!=") {
-			return one("address", draft.Texts(strings.Replace(op, "=", "", 1)+value))
+			return []way{{when: plan.Cond{Address: []string{strings.Replace(op, "=", "", 1) + value}}}}, nil
 		}
 	case "invalid_referer":
 		if op == "" {
@@ -259,21 +248,26 @@ func (t *site) simple(name, op, value string) ([]way, error) {
 	case "uri", "request_uri", "document_uri":
 		return pathWays(op, value, name == "request_uri")
 	}
-	for prefix, key := range map[string]string{"http_": "header", "arg_": "query", "cookie_": "cookie"} {
-		field, is := strings.CutPrefix(name, prefix)
-		if !is {
-			continue
-		}
-		if prefix == "http_" {
-			field = headerName(field)
-		}
-		v, err := conditionValue(op, value)
-		if err != nil {
-			return nil, err
-		}
-		return one(key, draft.Map().Set(field, draft.Verbatim(v)).Flow())
+	kind, field, _ := strings.Cut(name, "_")
+	if !slices.Contains([]string{"http", "arg", "cookie"}, kind) || field == "" {
+		return nil, fmt.Errorf("there is no condition on $%s", name)
 	}
-	return nil, fmt.Errorf("there is no condition on $%s", name)
+	v, err := conditionValue(op, value)
+	if err != nil {
+		return nil, err
+	}
+	switch kind {
+	case "http":
+		return header(headerName(field), v), nil
+	case "arg":
+		return []way{{when: plan.Cond{Query: map[string]string{field: v}}}}, nil
+	}
+	return []way{{when: plan.Cond{Cookie: map[string]string{field: v}}}}, nil
+}
+
+// header is a condition on a field of the request.
+func header(field, value string) []way {
+	return []way{{when: plan.Cond{Header: map[string]string{field: value}}}}
 }
 
 // headerName is a field as its variable names it: http_user_agent.
@@ -289,21 +283,15 @@ func headerName(name string) string {
 
 // conditionValue is a comparison as a rule writes it: a text, or ~ and an expression.
 func conditionValue(op, value string) (string, error) {
-	not := ""
-	if strings.HasPrefix(op, "!") {
-		not = "!"
-	}
+	op, not := strings.CutPrefix(op, "!")
 	switch op {
 	case "":
 		return "~.", nil
-	case "=", "!=":
-		if strings.ContainsAny(value, "*") || strings.HasPrefix(value, "!") || strings.HasPrefix(value, "~") {
-			return not + "~^" + regexp.QuoteMeta(value) + "$", nil
-		}
-		return not + value, nil
-	case "~", "~*", "!~", "!~*":
-		expr, err := expression(value, strings.HasSuffix(op, "*"))
-		return not + "~" + expr, err
+	case "=":
+		return plan.Value(value, not), nil
+	case "~", "~*":
+		expr, err := expression(value, op == "~*")
+		return plan.Match(expr, not), err
 	}
 	return "", fmt.Errorf("%q is no comparison", op)
 }
@@ -323,25 +311,24 @@ func methodWays(op, value string) ([]way, error) {
 		}
 		list = append(list, m)
 	}
-	return []way{{when: draft.Map().Set("method", draft.Texts(list...))}}, nil
+	return []way{{when: plan.Cond{Method: list}}}, nil
 }
 
 func pathWays(op, value string, raw bool) ([]way, error) {
-	n := draft.Map()
 	switch op {
 	case "=":
 		path, query, asked := strings.Cut(value, "?")
 		if !strings.HasPrefix(path, "/") || strings.Contains(path, "*") {
 			return nil, errors.New("write the path and the query as path and query of a rule")
 		}
+		c := plan.Exactly(path)
 		if asked {
-			parameters, err := parametersOf(query)
-			if err != nil {
+			var err error
+			if c.Query, err = parametersOf(query); err != nil {
 				return nil, err
 			}
-			n.Set("query", parameters)
 		}
-		return []way{{when: exactly(n, path)}}, nil
+		return []way{{when: c}}, nil
 	case "~", "~*":
 		expr, err := expression(value, op == "~*")
 		if err != nil {
@@ -360,26 +347,22 @@ func pathWays(op, value string, raw bool) ([]way, error) {
 		if bare := strings.TrimPrefix(expr, "(?i)"); raw && (!strings.HasPrefix(bare, "^") || regexp.MustCompile(`\.[*+]\)?[^)$]`).MatchString(bare)) {
 			partly = "it looks at the path alone: what it looks for in queries passes. Write a rule with query for those"
 		}
-		return []way{{when: n.Set("regex", draft.Verbatim(expr)), expr: expr, query: query, partly: partly}}, nil
+		return []way{{when: plan.Cond{Regex: expr}, expr: expr, query: query, partly: partly}}, nil
 	}
 	return nil, errors.New("a path is compared by = or ~: for what does not match, put a rule for what does before it")
 }
 
 // parametersOf are the conditions for a query.
-func parametersOf(query string) (*draft.Node, error) {
-	n := draft.Map()
+func parametersOf(query string) (map[string]string, error) {
+	values := map[string]string{}
 	for pair := range strings.SplitSeq(query, "&") {
 		name, value, ok := strings.Cut(pair, "=")
-		if !ok || name == "" || n.Get(name) != nil || strings.ContainsAny(pair, "%+$") {
+		if _, twice := values[name]; !ok || name == "" || twice || strings.ContainsAny(pair, "%+$") {
 			return nil, fmt.Errorf("write the parameters of ?%s as query of a rule", query)
 		}
-		v, err := conditionValue("=", value)
-		if err != nil {
-			return nil, err
-		}
-		n.Set(name, draft.Verbatim(v))
+		values[name] = plan.Value(value, false)
 	}
-	return n.Flow(), nil
+	return values, nil
 }
 
 // hostWays are conditions on the host. Those that name hosts of the site by an
@@ -387,10 +370,9 @@ func parametersOf(query string) (*draft.Node, error) {
 func (t *site) hostWays(op, value string) ([]way, error) {
 	switch op {
 	case "=":
-		return []way{{when: draft.Map().Set("host", draft.Texts(strings.ToLower(value)))}}, nil
+		return []way{{when: plan.Cond{Host: []string{strings.ToLower(value)}}}}, nil
 	case "!=":
-		v := `!~(?i)^` + regexp.QuoteMeta(value) + `\.?(:[0-9]+)?$`
-		return []way{{when: draft.Map().Set("header", draft.Map().Set("Host", draft.Verbatim(v)).Flow())}}, nil
+		return header("Host", `!~(?i)^`+regexp.QuoteMeta(value)+`\.?(:[0-9]+)?$`), nil
 	case "~", "~*":
 		expr, err := expression(value, true)
 		if err != nil {
@@ -398,18 +380,18 @@ func (t *site) hostWays(op, value string) ([]way, error) {
 		}
 		re := regexp.MustCompile(expr)
 		var ways []way
-		for _, name := range t.server.names {
+		for _, name := range t.Server.Names {
 			if m := re.FindStringSubmatch(name); m != nil && !strings.HasPrefix(name, "*") {
-				ways = append(ways, way{when: draft.Map().Set("host", draft.Texts(name)), groups: m})
+				ways = append(ways, way{when: plan.Cond{Host: []string{name}}, groups: m})
 			}
 		}
 		if len(ways) == 0 {
-			return []way{{when: draft.Map().Set("header", draft.Map().Set("Host", draft.Verbatim("~"+expr)).Flow())}}, nil
+			return header("Host", plan.Match(expr, false)), nil
 		}
 		return ways, nil
 	case "!~", "!~*":
 		v, err := conditionValue(op, value)
-		return []way{{when: draft.Map().Set("header", draft.Map().Set("Host", draft.Verbatim(v)).Flow())}}, err
+		return header("Host", v), err
 	}
 	return nil, errors.New("hosts are compared by = or ~")
 }
@@ -540,5 +522,5 @@ func (t *site) geoWays(m *draft.Directive, op, value string) ([]way, error) {
 		return nil, errors.New("it holds for no network")
 	}
 	t.im.Used(m)
-	return []way{{when: draft.Map().Set("address", draft.Texts(list...))}}, nil
+	return []way{{when: plan.Cond{Address: list}}}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/importer/plan"
 )
 
 // guardedPHP gives the front controller of try a route with the guards of the location for
@@ -101,7 +102,7 @@ func (t *site) frontRoute(php *location, script string) string {
 	if withPath {
 		front.key += "-path"
 	}
-	if t.routes[front.key] != nil {
+	if t.Routed(front.key) != nil {
 		return front.key
 	}
 	node := php.node.Clone()
@@ -110,23 +111,14 @@ func (t *site) frontRoute(php *location, script string) string {
 	return front.key
 }
 
-// withLineFeeds is a list of rules with one for paths that end in a line feed: the $ of
+// withLineFeeds puts a rule for paths that end in a line feed before the others: the $ of
 // nginx's expressions matches before that, too, and that of RE2 at the end alone. Nobody
 // has files like that.
-func (t *site) withLineFeeds(rules *draft.Node) *draft.Node {
-	dollar := false
-	rules.Each(func(n *draft.Node, _ []string) {
-		for _, key := range []string{"regex", "within", "except"} {
-			if v := n.Get(key); v != nil {
-				dollar = dollar || strings.Contains(v.Plain()+v.String(), "$")
-			}
-		}
+func (t *site) withLineFeeds() {
+	dollar := slices.ContainsFunc(t.Rules, func(r plan.Rule) bool {
+		return strings.Contains(r.If.Regex+strings.Join(r.If.Within, "")+strings.Join(r.If.Except, ""), "$")
 	})
-	if !dollar || !slices.ContainsFunc(t.locations, t.keepsOut) && !slices.ContainsFunc(t.server.list, keepsClientsOut) {
-		return rules
+	if dollar && (slices.ContainsFunc(t.locations, t.keepsOut) || slices.ContainsFunc(t.server.list, keepsClientsOut)) {
+		t.Rules = append([]plan.Rule{{If: plan.Cond{Regex: `\n$`}, Do: draft.Denied(404), Note: "nginx's $ also matches before a line feed"}}, t.Rules...)
 	}
-	all := draft.List()
-	all.Add(draft.Map().Set("regex", draft.Verbatim(`\n$`)).Set("deny", draft.Map().Set("status", draft.Number(404)).Flow()).Flow(), "nginx's $ also matches before a line feed")
-	rules.Each(func(n *draft.Node, comment []string) { all.Add(n, comment...) })
-	return all
 }

@@ -3,6 +3,7 @@ package nginx
 import (
 	"cmp"
 	"fmt"
+	"millrace/importer/plan"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,7 +29,7 @@ func (t *site) location(l *location) {
 			return
 		}
 		t.im.Used(d) // the page is shown with an error, which asks no rule
-		l.rules = append(l.rules, ruleDraft{node: draft.Denied(404).On(l.match()), comment: d.At()})
+		l.add(l.match(), draft.Denied(404), d.At())
 	}
 	t.limitExcept(l)
 	if l.block != nil {
@@ -53,7 +54,7 @@ func (t *site) location(l *location) {
 	}
 	if l.moved != nil && (access != nil || t.keepsOut(l)) {
 		t.im.Leave(l.moved, "the location answers for the path that this makes, with what it asks of clients: write a route that rewrites it (docs/routes.md)")
-		l.rules = slices.DeleteFunc(l.rules, func(r ruleDraft) bool { return r.node.Get("rewrite") != nil })
+		l.rules = slices.DeleteFunc(l.rules, func(r rule) bool { return r.Is("rewrite") })
 		t.answers(l, draft.NotImplemented())
 		t.leaveWhole(l)
 		return
@@ -64,7 +65,7 @@ func (t *site) location(l *location) {
 	t.subrequests(l)
 	node := t.job(l)
 	t.names(l)
-	if l.kind == namedLocation && slices.ContainsFunc(l.rules, func(r ruleDraft) bool { return r.node.Get("rewrite") == nil }) {
+	if l.kind == namedLocation && slices.ContainsFunc(l.rules, func(r rule) bool { return !r.Is("rewrite") }) {
 		node = nil // no rule is for a route with a name
 		t.im.Leave(l.block, "rules come before named routes: what it says of addresses and methods must be said above")
 	}
@@ -107,8 +108,7 @@ func (t *site) names(l *location) {
 	folder, is := strings.CutSuffix(l.path, "/")
 	if !is {
 		if t.keepsOut(l) {
-			n := draft.Map().Set("path", draft.Text(l.path+"**")).Set("except", draft.Texts(l.path+"/"))
-			l.rules = append(l.rules, ruleDraft{node: draft.Denied(404).On(n), comment: l.block.At() + ": other names that begin like the folder"})
+			l.add(plan.Cond{Path: l.path + "**", Except: []string{l.path + "/"}}, draft.Denied(404), l.block.At()+": other names that begin like the folder")
 		}
 		return
 	}
@@ -117,16 +117,15 @@ func (t *site) names(l *location) {
 	if o == nil || o.kind == exactLocation || !t.keepsOut(o) && (!answers || o.passes()) {
 		return
 	}
-	n := draft.Map().Set("path", draft.Text(folder))
+	do := draft.Denied(404)
 	switch {
 	case l.own("return") != nil:
-		n = draft.Denied(404).On(n)
 	case l.passes():
-		n.Set("redirect", draft.Map().Set("to", draft.Text(l.path)).Set("status", draft.Number(301)).Flow())
+		do, _ = plan.Redirect(l.path, 301) // a path is an address
 	default:
 		return // files: the client is sent to the folder's own path
 	}
-	l.apart = append(l.apart, ruleDraft{node: n, comment: l.block.At() + ": the same path without its slash"})
+	l.apart = append(l.apart, plan.Rule{If: plan.Cond{Path: folder}, Do: do, Note: l.block.At() + ": the same path without its slash"})
 }
 
 // leaveWhole reports a location as not translated, in one line for all that is in it.
@@ -207,13 +206,11 @@ func (t *site) guard(l *location, node, access *draft.Node) {
 // else as a route.
 func (t *site) answers(l *location, answer *draft.Node) {
 	if l.kind == regexLocation {
-		n := l.match()
-		answer.CopyTo(n)
 		comment := l.block.At()
 		if slices.ContainsFunc(l.block.Words(), func(s string) bool { return strings.Contains(s, ahead) }) {
 			comment += ": " + l.block.String() + ", without looking ahead"
 		}
-		l.rules = append(l.rules, ruleDraft{node: n, comment: comment})
+		l.add(l.match(), answer, comment)
 		l.whole = true
 		return
 	}
@@ -242,8 +239,7 @@ func (t *site) internal(l *location) {
 		t.php = l
 	}
 	if folder, is := strings.CutSuffix(l.path, "/"); is && folder != "" && l.passes() {
-		n := draft.Map().Set("path", draft.Text(folder)) // nginx leads from there to the path with a slash
-		l.apart = append(l.apart, ruleDraft{node: draft.Denied(404).On(n), comment: l.block.At()})
+		l.apart = append(l.apart, plan.Rule{If: plan.Cond{Path: folder}, Do: draft.Denied(404), Note: l.block.At()}) // nginx leads from there to the path with a slash
 	}
 	t.answers(l, draft.Denied(404))
 }
@@ -274,7 +270,7 @@ func (t *site) limitExcept(l *location) {
 	for _, d := range l.each("limit_except") {
 		inner := &scope{list: d.Block}
 		if len(inner.each("deny")) != 1 || len(inner.each("allow")) > 0 {
-			t.close(d, "write a rule with the methods and addresses: {method: [\"!GET\"], deny: {}}. The site answers 403 until its first rule is removed")
+			t.Close(d, "write a rule with the methods and addresses: {method: [\"!GET\"], deny: {}}")
 			continue
 		}
 		t.im.Used(d)
@@ -286,9 +282,9 @@ func (t *site) limitExcept(l *location) {
 				methods = append(methods, "!HEAD")
 			}
 		}
-		n := l.match().Set("method", draft.Texts(methods...))
-		draft.Denied(403).CopyTo(n)
-		l.rules = append(l.rules, ruleDraft{node: n, comment: d.At()})
+		c := l.match()
+		c.Method = methods
+		l.add(c, draft.Denied(403), d.At())
 	}
 }
 
@@ -298,13 +294,13 @@ func (t *site) subrequests(l *location) {
 	for _, name := range []string{"auth_jwt", "access_by_lua_block", "access_by_lua_file", "secure_link", "secure_link_md5", "js_access"} {
 		d := l.last(name)
 		if d != nil && d.Arg(0) != "off" {
-			t.close(d, "no other server is asked whether a client may come in: let the application decide. The site answers 403 until its first rule is removed")
+			t.Close(d, "no other server is asked whether a client may come in: let the application decide")
 		}
 	}
 	for at := l.scope; at != nil; at = at.parent {
 		for _, d := range at.list {
 			if d.Name == "access_by_lua_block" {
-				t.close(d, "no scripts run in the server: let the application decide. The site answers 403 until its first rule is removed")
+				t.Close(d, "no scripts run in the server: let the application decide")
 			}
 		}
 	}
@@ -383,7 +379,7 @@ func (t *site) passwords(l *location, node *draft.Node) bool {
 		return true
 	}
 	if file == nil || strings.Contains(file.Arg(0)+d.Arg(0), "$") {
-		t.close(d, "name a file of passwords in auth (see docs/routes.md). The site answers 403 until its first rule is removed")
+		t.Close(d, "name a file of passwords in auth (see docs/routes.md)")
 		return false
 	}
 	auth := draft.Map().Set("realm", draft.Text(d.Arg(0))).Set("file", draft.Text(t.im.path(file.Arg(0))))

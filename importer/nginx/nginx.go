@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/importer/plan"
 )
 
 // Options say how paths are to be read.
@@ -29,15 +30,22 @@ func Translate(list []*draft.Directive, o Options) (*draft.Node, *draft.Report) 
 	if o.IsDir == nil {
 		o.IsDir = func(name string) bool { info, err := os.Stat(name); return err == nil && info.IsDir() }
 	}
-	im := &importer{Ledger: draft.NewLedger(), options: o, upstreams: map[string]*upstream{}, maps: map[string]*draft.Directive{}, disks: map[string]*draft.Node{}}
+	im := &importer{options: o, upstreams: map[string]*upstream{}, maps: map[string]*draft.Directive{}, disks: map[string]*draft.Node{}}
+	im.Config = &plan.Config{Ledger: draft.NewLedger(), Name: "nginx", Upgrade: func(*plan.Server) *plan.Rule {
+		return &plan.Rule{If: plan.Cond{Protocol: "http"}, Do: toHTTPS(), Note: "nginx served these hosts over TLS alone"}
+	}}
 	im.Opaque = func(d *draft.Directive) bool { return wholeBlocks()[d.Name] }
 	config := im.top(list)
 	return config, im.Report(list, otherwise)
 }
 
+func toHTTPS() *draft.Node {
+	return draft.Map().Set("redirect", draft.Map().Set("to", draft.Text("https://{host}{uri}")).Flow())
+}
+
 // importer is one translation.
 type importer struct {
-	*draft.Ledger
+	*plan.Config
 	options   Options
 	upstreams map[string]*upstream
 	maps      map[string]*draft.Directive // by the variable that they set
@@ -75,12 +83,12 @@ func (im *importer) top(list []*draft.Directive) *draft.Node {
 	for _, d := range http.list {
 		if d.Name == "server" && d.Opens {
 			im.Used(d)
-			im.servers = append(im.servers, im.server(d, http))
+			s := im.server(d, http)
+			im.servers, im.Servers = append(im.servers, s), append(im.Servers, s.Server)
 		}
 	}
-	im.locals()
-	im.listeners(root)
-	sites := im.sites()
+	im.Listeners(root)
+	sites := im.Sites()
 	im.log(root, http)
 	im.limits(root, http)
 	root.Set("sites", sites)
@@ -99,65 +107,24 @@ func (im *importer) usedMaps() {
 
 // log translates the access log: there is one for all sites.
 func (im *importer) log(root *draft.Node, http *scope) {
-	d := http.last("access_log")
-	for _, s := range im.servers {
-		own := s.last("access_log")
-		if own == nil || own == d {
-			continue
-		}
-		if d == nil {
-			d = own
-			continue
-		}
-		im.Standard(own, "there is one access log for all sites; its lines have the host with format: json")
-	}
-	if d == nil {
-		return
-	}
 	log := draft.Map()
-	switch file := d.Arg(0); {
-	case file == "off":
-		log.Set("format", draft.Text("off"))
-		im.Used(d)
-	case strings.HasPrefix(file, "syslog:") || strings.Contains(file, "$"):
-		im.Leave(d, "the access log goes to the standard output or to one file: set log.file")
-		return
-	default:
-		log.Set("format", draft.Text(logFormat(d.Arg(1))))
-		if file != "/dev/stdout" {
-			im.logFile(log, d, millraceLog(im.path(file)))
+	for _, sc := range append([]*scope{http}, im.scopes()...) {
+		switch d := sc.own("access_log"); {
+		case d == nil:
+		case d.Arg(0) == "off" && log.Len() == 0 && sc == http:
+			log.Set("format", draft.Text("off"))
+			im.Used(d)
+		case strings.HasPrefix(d.Arg(0), "syslog:") || strings.Contains(d.Arg(0), "$"):
+			im.Leave(d, "the access log goes to the standard output or to one file: set log.file")
+		default:
+			file := im.path(d.Arg(0))
+			if !im.options.IsDir(filepath.Dir(file)) {
+				file = ""
+			}
+			im.Log(log, d, plan.LogFormat(d.Arg(1)), file)
 		}
 	}
-	if im.Outcome(d) == 0 {
-		im.Used(d)
-	}
-	root.Set("log", log)
-}
-
-// logFile names a file, if its folder is there.
-func (im *importer) logFile(log *draft.Node, d *draft.Directive, file string) {
-	if !im.options.IsDir(filepath.Dir(file)) {
-		im.Standard(d, "the access log goes to the standard output (the journal); log.file names a file")
-		return
-	}
-	log.Set("file", draft.Text(file), "nginx's own stays its own")
-}
-
-// millraceLog is a log file beside nginx's.
-func millraceLog(file string) string {
-	dir, base := filepath.Split(file)
-	if strings.HasSuffix(strings.TrimSuffix(dir, "/"), "/nginx") {
-		dir = strings.TrimSuffix(strings.TrimSuffix(dir, "/"), "nginx") + "millrace/"
-		return dir + base
-	}
-	return dir + "millrace-" + base
-}
-
-func logFormat(name string) string {
-	if strings.Contains(name, "json") {
-		return "json"
-	}
-	return "combined"
+	root.Fill("log", log)
 }
 
 // limits translates what holds for all sites.
@@ -184,9 +151,7 @@ func (im *importer) limits(root *draft.Node, http *scope) {
 		}
 	}
 	im.realIP(limits, http)
-	if limits.Len() > 0 {
-		root.Set("limits", limits)
-	}
+	root.Fill("limits", limits)
 }
 
 // realIP translates the proxies in front.

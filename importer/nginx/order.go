@@ -5,8 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/importer/draft"
-	"millrace/internal/route/match"
+	"millrace/importer/plan"
 )
 
 // nginx looks for a location level by level: an exact one, or the longest prefix, and
@@ -21,15 +20,7 @@ type region struct{ within, except []string }
 
 // and is the part of a region that other patterns match as well.
 func (g region) and(o region) region {
-	return region{draft.Unique(slices.Concat(g.within, o.within)), draft.Unique(slices.Concat(g.except, o.except))}
-}
-
-// below is a pattern for the paths that begin with a text, and no others.
-func below(path string) string {
-	if strings.ContainsAny(path, "*?#") {
-		return "~^" + regexp.QuoteMeta(path)
-	}
-	return path + "**"
+	return region{slices.Concat(g.within, o.within), slices.Concat(g.except, o.except)}
 }
 
 // isPrefix reports whether a location is chosen by how paths begin.
@@ -135,15 +126,20 @@ func (t *site) shadowed(l *location) bool {
 }
 
 // ordered adds the rules of locations in the order in which nginx looks for those.
-func (t *site) ordered(rules *draft.Node) {
-	t.pass(rules, true)
+func (t *site) ordered() {
+	t.pass(true)
 	rewriting, chain := t.rewriting()
 	if chain {
-		t.pass(rules, true)
+		t.pass(true)
 	}
 	if rewriting {
-		t.pass(rules, false) // nginx looks for a location anew with the path that a rewrite has made
+		t.pass(false) // nginx looks for a location anew with the path that a rewrite has made
 	}
+}
+
+// rewrites reports whether a location changes paths.
+func (l *location) rewrites() bool {
+	return slices.ContainsFunc(l.rules, func(r rule) bool { return r.Is("rewrite") })
 }
 
 // rewriting reports whether a location changes paths, and whether such a path may
@@ -151,15 +147,14 @@ func (t *site) ordered(rules *draft.Node) {
 func (t *site) rewriting() (some, chain bool) {
 	for _, l := range t.locations {
 		for _, r := range l.rules {
-			to := r.node.Get("rewrite")
+			to := r.Do.Get("rewrite")
 			if to == nil {
 				continue
 			}
 			some = true
 			begins, _, _ := strings.Cut(to.Plain(), "{")
 			chain = chain || slices.ContainsFunc(t.locations, func(o *location) bool {
-				changes := slices.ContainsFunc(o.rules, func(r ruleDraft) bool { return r.node.Get("rewrite") != nil })
-				return o != l && changes && (o.kind == regexLocation || strings.HasPrefix(o.path, begins) || strings.HasPrefix(begins, o.path))
+				return o != l && o.rewrites() && (o.kind == regexLocation || strings.HasPrefix(o.path, begins) || strings.HasPrefix(begins, o.path))
 			})
 		}
 	}
@@ -167,8 +162,8 @@ func (t *site) rewriting() (some, chain bool) {
 }
 
 // pass adds the rules of all locations once, with or without those that change paths.
-func (t *site) pass(rules *draft.Node, rewrites bool) {
-	o := &ordering{site: t, rules: rules, rewrites: rewrites}
+func (t *site) pass(rewrites bool) {
+	o := &ordering{site: t, rewrites: rewrites}
 	o.exact()
 	o.level(nil, region{})
 }
@@ -176,7 +171,6 @@ func (t *site) pass(rules *draft.Node, rewrites bool) {
 // ordering is the list of rules that is being made.
 type ordering struct {
 	*site
-	rules    *draft.Node
 	rewrites bool
 }
 
@@ -184,9 +178,7 @@ type ordering struct {
 // rule would answer.
 func (o *ordering) exact() {
 	for _, l := range o.locations {
-		for _, r := range l.apart {
-			add(o.rules, ruleDraft{node: r.node.Clone(), comment: r.comment})
-		}
+		o.Add(l.apart...)
 	}
 	for _, l := range ofKind(o.locations, exactLocation) {
 		o.own(l, region{})
@@ -259,7 +251,7 @@ func (o *ordering) caret(prefixes []*location, outer *location, g region) (rest 
 		var except []string
 		for _, other := range ofKind(o.inner(outer), prefixLocation) {
 			if len(other.path) > len(root.path) && strings.HasPrefix(other.path, l.path) {
-				except = append(except, below(other.path))
+				except = append(except, plan.Below(other.path))
 			}
 		}
 		part := g.and(region{except: except})
@@ -272,27 +264,27 @@ func (o *ordering) caret(prefixes []*location, outer *location, g region) (rest 
 // parts are the paths for which nginx looks at the expressions within a prefix: those
 // for which it has chosen this one on each level, and none with ^~ within it.
 func (o *ordering) parts(l, outer *location) []region {
-	part := region{within: []string{below(l.path)}}
+	part := region{within: []string{plan.Below(l.path)}}
 	for at := l; at != outer; at = at.outer {
 		for _, longer := range o.longer(at) {
 			if strings.HasPrefix(longer.path, l.path) {
-				part.except = append(part.except, below(longer.path))
+				part.except = append(part.except, plan.Below(longer.path))
 			}
 		}
 	}
 	parts := []region{part}
 	carets := ofKind(o.inner(l), caretLocation)
 	for _, c := range carets {
-		parts[0].except = append(parts[0].except, below(c.path))
+		parts[0].except = append(parts[0].except, plan.Below(c.path))
 	}
 	for _, p := range ofKind(o.inner(l), prefixLocation) {
 		if !slices.ContainsFunc(carets, func(c *location) bool { return strings.HasPrefix(p.path, c.path) }) {
 			continue
 		}
-		more := region{within: []string{below(p.path)}, except: slices.Clone(part.except)}
+		more := region{within: []string{plan.Below(p.path)}, except: slices.Clone(part.except)}
 		for _, c := range carets {
 			if strings.HasPrefix(c.path, p.path) {
-				more.except = append(more.except, below(c.path))
+				more.except = append(more.except, plan.Below(c.path))
 			}
 		}
 		parts = append(parts, more)
@@ -326,8 +318,9 @@ func depthOf(l *location) int {
 // own adds the rules of a location.
 func (o *ordering) own(l *location, g region) {
 	for _, r := range l.rules {
-		if o.rewrites || r.node.Get("rewrite") == nil {
-			add(o.rules, ruleDraft{node: confined(r.node, l, g), comment: r.comment})
+		if o.rewrites || !r.Is("rewrite") {
+			r.If = confined(r.If, l, g)
+			o.Add(r.Rule)
 		}
 	}
 }
@@ -335,59 +328,22 @@ func (o *ordering) own(l *location, g region) {
 // end leads to the route of a location, unless its rules answer everything.
 func (o *ordering) end(l *location, g region) {
 	if l.node != nil && !l.whole {
-		add(o.rules, ruleDraft{node: confined(l.match().Set("route", draft.Text(l.key)), l, g)})
+		o.Add(plan.Rule{If: confined(l.match(), l, g), Do: plan.To(l.key)})
 	}
 }
 
-// confined restricts a rule of a location to a part of the paths.
-func confined(rule *draft.Node, l *location, g region) *draft.Node {
-	path, expr := rule.Get("path").Plain(), rule.Get("regex").Plain()
+// confined restricts the condition of a rule of a location to a part of the paths.
+func confined(c plan.Cond, l *location, g region) plan.Cond {
 	switch {
-	case l.kind == regexLocation && expr != l.expr:
+	case l.kind == regexLocation && c.Regex != l.expr:
 		g = g.and(region{within: []string{"~" + l.expr}})
 		if l.not != "" {
 			g = g.and(region{except: []string{"~" + l.not}})
 		}
-	case l.kind == exactLocation && path != l.path && expr != "^"+regexp.QuoteMeta(l.path)+"$":
+	case l.kind == exactLocation && c.Path != l.path && c.Regex != "^"+regexp.QuoteMeta(l.path)+"$":
 		g = g.and(region{within: []string{"~^" + regexp.QuoteMeta(l.path) + "$"}})
 	case l.isPrefix() && l.path != "/":
-		g = g.and(region{within: []string{below(l.path)}})
+		g = g.and(region{within: []string{plan.Below(l.path)}})
 	}
-	begins := path
-	if expr != "" {
-		begins = match.LiteralPrefix(expr)
-	}
-	var within []string
-	for _, w := range g.within {
-		if prefix, is := strings.CutSuffix(w, "**"); !is || strings.HasPrefix(w, "~") || prefix != "/" && !strings.HasPrefix(begins, prefix) {
-			within = append(within, w)
-		}
-	}
-	out := draft.Map()
-	actions := []string{"rewrite", "route", "redirect", "respond", "deny"}
-	rule.Clone().CopyTo(out, actions...)
-	verbatim(out, "within", within)
-	verbatim(out, "except", g.except)
-	for _, name := range actions {
-		if v := rule.Get(name); v != nil {
-			out.Set(name, v)
-		}
-	}
-	return out
-}
-
-// verbatim adds patterns to a list of a rule.
-func verbatim(n *draft.Node, key string, patterns []string) {
-	for _, p := range patterns {
-		list := n.Get(key)
-		if list == nil {
-			list = draft.List().Flow()
-			n.Set(key, list)
-		}
-		has := false
-		list.Each(func(n *draft.Node, _ []string) { has = has || n.Plain() == p })
-		if !has {
-			list.Add(draft.Verbatim(p))
-		}
-	}
+	return c.In(g.within, g.except)
 }

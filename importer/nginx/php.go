@@ -3,6 +3,7 @@ package nginx
 import (
 	"cmp"
 	"fmt"
+	"millrace/importer/plan"
 	"path"
 	"slices"
 	"strings"
@@ -232,15 +233,14 @@ func (t *site) folderPHP(l *location, options *draft.Node) {
 	static.Set("root", draft.Text(folderName))
 	t.addPHP(&folder, options)
 	t.route(&folder, folder.node)
-	l.rules = append(l.rules, ruleDraft{node: draft.Map().Set("path", draft.Text(folder.key)).Set("route", draft.Text(folder.key)), comment: ""})
+	l.add(plan.Cond{Path: folder.key}, plan.To(folder.key), "")
 }
 
 // phpFirst lets the route of the files answer for scripts before a later expression does.
 func (t *site) phpFirst() {
 	for _, l := range t.locations {
 		if t.filesFor(l, t.php) && l.path == "/" {
-			n := t.php.match().Set("route", draft.Text(l.key))
-			t.php.rules = append(t.php.rules, ruleDraft{node: n, comment: t.php.block.At() + ": PHP is run beside the files of the route"})
+			t.php.add(t.php.match(), plan.To(l.key), t.php.block.At()+": PHP is run beside the files of the route")
 		}
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"regexp"
 	"strings"
-
-	"millrace/importer/draft"
 )
 
 // invalidReferer is the condition that a request comes from a page of none of the
@@ -31,7 +29,7 @@ func (t *site) invalidReferer() ([]way, error) {
 		return nil, errors.New("its expressions cannot be one of up to 1000 bytes")
 	}
 	t.im.Used(lists...)
-	return []way{{when: draft.Map().Set("header", draft.Map().Set("Referer", draft.Verbatim(expr)).Flow())}}, nil
+	return header("Referer", expr), nil
 }
 
 // referers are expressions for the values of Referer that words stand for.
@@ -57,7 +55,7 @@ func (t *site) referers(words []string) (ways []string, err error) {
 			others := otherThan([]string{"http://", "https://"})
 			ways = append(ways, strings.Replace(others, "$|", "", 1)) // not without one
 		case w == "server_names":
-			for _, name := range t.server.names {
+			for _, name := range t.Server.Names {
 				host(name)
 			}
 		case is:

@@ -1,6 +1,7 @@
 package nginx
 
 import (
+	"millrace/importer/plan"
 	"regexp"
 	"strings"
 	"testing"
@@ -8,7 +9,7 @@ import (
 
 // TestReferers: which pages a list of valid_referers takes for good.
 func TestReferers(t *testing.T) {
-	s := &site{server: &server{names: []string{"a.example"}}}
+	s := &site{Site: &plan.Site{Server: &plan.Server{Names: []string{"a.example"}}}}
 	for words, values := range map[string]map[string]bool{
 		"none server_names":    {"": true, "https://a.example/x": true, "http://a.example": true, "https://a.example.evil/": false, "https://evil/?https://a.example/": false, "x": false},
 		"blocked a.example":    {"": false, "hidden": true, "https://b.example/": false, "HTTPS://A.example/": true, "http:/": true},

@@ -1,8 +1,10 @@
 package nginx
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"millrace/importer/plan"
 	"path"
 	"regexp"
 	"slices"
@@ -48,8 +50,8 @@ func (t *site) phase(sc *scope, l *location) *draft.Node {
 	answer := t.phaseLines(sc, l)
 	// Behind a rewrite without a flag nginx goes on in the block: what refuses there does
 	// so for the paths that came, and an answer there is for those, too.
-	late := slices.DeleteFunc(slices.Clone(l.rules), func(r ruleDraft) bool { return !r.late })
-	l.rules = slices.DeleteFunc(l.rules, func(r ruleDraft) bool { return r.late })
+	late := slices.DeleteFunc(slices.Clone(l.rules), func(r rule) bool { return !r.late })
+	l.rules = slices.DeleteFunc(l.rules, func(r rule) bool { return r.late })
 	if answer == nil {
 		l.rules = append(l.rules, late...)
 	}
@@ -71,7 +73,7 @@ func (t *site) phaseLines(sc *scope, l *location) *draft.Node {
 			}
 			return answer
 		case "rewrite":
-			t.rewrite(d, l, nil)
+			t.rewrite(d, l, plan.Cond{})
 		case "if":
 			t.condition(d, l)
 		case "break":
@@ -90,8 +92,8 @@ func (t *site) phaseLines(sc *scope, l *location) *draft.Node {
 func (t *site) captures(expr string) map[string]string {
 	values := map[string]string{}
 	maps.Copy(values, t.server.values)
-	if len(t.server.names) > 0 && !strings.HasPrefix(t.server.names[0], "*") {
-		values["server_name"] = t.server.names[0]
+	if len(t.Server.Names) > 0 && !strings.HasPrefix(t.Server.Names[0], "*") {
+		values["server_name"] = t.Server.Names[0]
 	}
 	if re, err := regexp.Compile(expr); err == nil {
 		for _, name := range re.SubexpNames() {
@@ -146,47 +148,26 @@ func (t *site) returned(d *draft.Directive, l *location) (*draft.Node, error) {
 		if err != nil {
 			return nil, fmt.Errorf("write the redirect by hand: %w", err)
 		}
-		return redirect(status, withoutQuery(text, to))
+		return plan.Redirect(address(withoutQuery(text, to)), status)
 	case status == 444:
 		t.im.Standard(d, "a connection is not closed without an answer: 403")
 		return draft.Denied(403), nil
-	case len(d.Args) < 2 && (status == 403 || status == 404 || status == 410 || status == 451 || status == 503):
-		return draft.Denied(status), nil
-	case status < 200 || status > 599:
-		return nil, fmt.Errorf("%d is not the status of an answer", status)
-	}
-	respond := draft.Map()
-	if status != 200 {
-		respond.Set("status", draft.Number(status))
-	}
-	if text != "" {
-		if strings.Contains(text, "$") {
-			if text, err = template(text, nil, t.captures("")); err != nil {
-				return nil, fmt.Errorf("texts of respond have no variables: %w", err)
-			}
+	case len(d.Args) > 1 && err == nil && strings.Contains(text, "$"):
+		if text, err = template(text, nil, t.captures("")); err != nil {
+			return nil, fmt.Errorf("texts of respond have no variables: %w", err)
 		}
-		respond.Set("text", draft.Text(text))
 	}
-	if ct := t.contentType(l); ct != "" && ct != "text/plain" {
-		respond.Set("type", draft.Text(ct))
-	}
-	if respond.Len() == 0 {
-		respond.Set("status", draft.Number(200))
-	}
-	return draft.Map().Set("respond", respond.Flow()).Flow(), nil
+	return plan.Answer(status, text, t.contentType(l))
 }
 
 // refusal stands for a return that cannot be translated and keeps clients out; nil if it
 // keeps nobody out.
 func refusal(d *draft.Directive) *draft.Node {
 	status, err := strconv.Atoi(d.Arg(0))
-	switch {
-	case err != nil || status < 400:
+	if err != nil || status < 400 {
 		return nil
-	case status == 404 || status == 410 || status == 451 || status == 503:
-		return draft.Denied(status)
 	}
-	return draft.Denied(403)
+	return cmp.Or(plan.Refuse(status), draft.Denied(403))
 }
 
 // contentType is that of a text of return.
@@ -222,26 +203,17 @@ func withoutQuery(nginx, to string) string {
 	return to + "?"
 }
 
-func redirect(status int, to string) (*draft.Node, error) {
-	switch {
-	case strings.HasPrefix(to, "//"):
-		to = "{scheme}:" + to
-	case !strings.HasPrefix(to, "/") && !strings.Contains(to, "://"):
-		if !strings.HasPrefix(to, "{uri}") && !strings.HasPrefix(to, "{path}") && !strings.HasPrefix(to, "{1}") {
-			to = "/" + to
-		}
+// address is a target as that of a redirect: nginx puts the site in front of one without
+// a scheme.
+func address(to string) string {
+	if !strings.HasPrefix(to, "/") && !strings.Contains(to, "://") && !strings.HasPrefix(to, "{uri}") && !strings.HasPrefix(to, "{path}") && !strings.HasPrefix(to, "{1}") {
+		return "/" + to
 	}
-	if strings.ContainsFunc(to, func(r rune) bool { return r <= ' ' || r == '\\' || r == 0x7f }) {
-		return nil, fmt.Errorf("%q cannot be an address", to)
-	}
-	if status == 307 || status == 308 || status >= 301 && status <= 303 {
-		return draft.Map().Set("redirect", draft.Map().Set("to", draft.Text(to)).Set("status", draft.Number(status)).Flow()).Flow(), nil
-	}
-	return nil, fmt.Errorf("%d is no redirect: 301, 302, 303, 307 or 308", status)
+	return to
 }
 
 // rewrite translates a rewrite, with the conditions of the if that it is in.
-func (t *site) rewrite(d *draft.Directive, l *location, when *draft.Node) {
+func (t *site) rewrite(d *draft.Directive, l *location, when plan.Cond) {
 	positive, except, _ := excepting(d.Arg(0))
 	expr, err := expression(positive, false)
 	if err == nil && except != "" {
@@ -261,24 +233,28 @@ func (t *site) rewrite(d *draft.Directive, l *location, when *draft.Node) {
 	if stays {
 		l.moved = d
 	}
-	n, err := t.scoped(l, expr)
-	if err != nil {
-		t.im.Leave(d, fmt.Sprintf("write it as rules: %v", err))
-		return
+	c, err := t.scoped(l, expr)
+	if err == nil {
+		c, err = c.And(when)
 	}
-	if stays && !t.answersAlike(l, target) {
+	if except != "" {
+		c.Except = append(c.Except, "~"+except)
+	}
+	var do *draft.Node
+	switch {
+	case err != nil:
+	case stays && !t.answersAlike(l, target):
 		t.im.Leave(d, "its location answers for the path that this makes, and here another one would: it answers 501 until you have written it as a route and a rule")
-		draft.NotImplemented().CopyTo(n)
-	} else if err := t.target(n, target, expr, flag == "permanent", redirects); err != nil {
+		do = draft.NotImplemented()
+	default:
+		do, err = t.target(c, target, expr, flag == "permanent", redirects)
+	}
+	if err != nil {
 		t.im.Leave(d, fmt.Sprintf("write it as a rule: %v", err))
 		return
 	}
-	if when != nil {
-		when.CopyTo(n)
-	}
-	exceptAlso(n, except)
 	t.im.Used(d)
-	l.rules = append(l.rules, ruleDraft{node: n, comment: d.At(), late: flag == "" && !redirects})
+	l.rules = append(l.rules, rule{Rule: plan.Rule{If: c, Do: do, Note: d.At()}, late: flag == "" && !redirects})
 }
 
 // answersAlike reports whether whatever location has the paths that a rewrite makes
@@ -292,27 +268,14 @@ func (t *site) answersAlike(l *location, target string) bool {
 	})
 }
 
-// exceptAlso adds an expression to those whose paths a rule is not for.
-func exceptAlso(n *draft.Node, expr string) {
-	if expr == "" {
-		return
-	}
-	list := n.Get("except")
-	if list == nil {
-		list = draft.List().Flow()
-	}
-	list.Add(draft.Verbatim("~" + expr))
-	n.Set("except", list)
-}
-
-// target sets the target of a rewrite.
-func (t *site) target(n *draft.Node, target, expr string, permanent, redirects bool) error {
+// target is what a rewrite makes of a request for which a condition holds.
+func (t *site) target(c plan.Cond, target, expr string, permanent, redirects bool) (*draft.Node, error) {
 	bare, dropQuery := strings.CutSuffix(target, "?")
 	to, err := t.text(bare, expr)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if all, noSlash := everything(expr); all && !noSlash && n.Get("regex") == nil {
+	if all, noSlash := everything(expr); all && !noSlash && c.Regex == "" {
 		to = strings.ReplaceAll(to, "{1}", "{path}")
 	}
 	switch {
@@ -325,54 +288,24 @@ func (t *site) target(n *draft.Node, target, expr string, permanent, redirects b
 		if rest, all := strings.CutSuffix(to, "{uri}"); all {
 			to = rest + "{path}" // the query stays as it is
 		}
-		if !strings.HasPrefix(to, "/") && !strings.HasPrefix(to, "{") {
-			to = "/" + to
-		}
-		n.Set("rewrite", draft.Text(to))
-		return nil
+		return plan.Rewrite(to), nil
 	}
-	status := 302
-	if permanent {
-		status = 301
-	}
-	r, err := redirect(status, to)
-	if err != nil {
-		return err
-	}
-	r.CopyTo(n)
-	return nil
+	return plan.Redirect(address(to), map[bool]int{true: 301}[permanent])
 }
 
-// scoped are the keys of a rule for those paths of a location that an expression matches.
-func (t *site) scoped(l *location, expr string) (*draft.Node, error) {
-	n := draft.Map()
-	all, _ := everything(expr)
+// scoped is the condition for those paths of a location that an expression matches.
+func (t *site) scoped(l *location, expr string) (plan.Cond, error) {
 	re, err := regexp.Compile(expr)
 	if err != nil {
-		return nil, fmt.Errorf("%w", err)
+		return plan.Cond{}, fmt.Errorf("%w", err)
 	}
-	set := func(e string) (*draft.Node, error) { return n.Set("regex", draft.Verbatim(e)), nil }
+	all, _ := everything(expr)
+	whole := re.NumSubexp() == 0 && (all || l.kind == exactLocation && re.MatchString(l.path))
 	switch {
-	case l.kind == regexLocation:
-		if all && re.NumSubexp() == 0 {
-			return l.match(), nil
-		}
-		return set(expr)
 	case l.kind == namedLocation:
-		return nil, fmt.Errorf("rules come before named routes: write it above")
-	case l.path == "/" && l.kind != exactLocation:
-		if all && re.NumSubexp() == 0 {
-			return n, nil
-		}
-		return set(expr)
-	case l.kind == exactLocation:
-		if all && re.NumSubexp() == 0 || re.MatchString(l.path) && re.NumSubexp() == 0 {
-			return exactly(n, l.path), nil
-		}
-		return set(expr)
-	case all && re.NumSubexp() == 0:
-		l.match().CopyTo(n)
-		return n, nil
+		return plan.Cond{}, fmt.Errorf("rules come before named routes: write it above")
+	case whole:
+		return l.match(), nil
 	}
-	return set(expr)
+	return plan.Cond{Regex: expr}, nil
 }

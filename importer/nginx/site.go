@@ -3,34 +3,30 @@ package nginx
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/importer/plan"
 )
 
 // site is a server block that is being translated.
 type site struct {
+	*plan.Site
 	im     *importer
 	server *server
-	node   *draft.Node
 
-	first     []ruleDraft // of the server block itself
+	first     []rule // of the server block itself
 	locations []*location
-	routes    map[string]*draft.Node
-	order     []string
-	comments  map[string][]string
 	fallback  string    // what answers for files that are not there, of an if
 	php       *location // the expression that hands PHP to php-fpm
 }
 
-// ruleDraft is a rule, with the comment above it.
-type ruleDraft struct {
-	node    *draft.Node
-	comment string
-	late    bool // a rewrite behind which nginx goes on with the location
+// rule is one rule of a location or of the server block.
+type rule struct {
+	plan.Rule
+	late bool // a rewrite behind which nginx goes on with the location
 }
 
 // location is one location block, or the server block itself for paths without one.
@@ -44,8 +40,8 @@ type location struct {
 	key   string // of its route
 	outer *location
 
-	rules []ruleDraft // before its route
-	apart []ruleDraft // before all: for paths that are none of its own
+	rules []rule      // before its route
+	apart []plan.Rule // before all: for paths that are none of its own
 	node  *draft.Node // what answers; nil: nothing, all that is said is in rules
 	whole bool        // its last rule answers all that it is for
 
@@ -69,14 +65,21 @@ const (
 	namedLocation
 )
 
-// site translates a server block into node.
-func (im *importer) site(s *server, node *draft.Node) {
-	t := &site{im: im, server: s, node: node, routes: map[string]*draft.Node{}, comments: map[string][]string{}}
+// site translates a server block.
+func (im *importer) site(s *server, to *plan.Site) {
+	t := &site{Site: to, im: im, server: s}
 	done := t.serverRules()
 	if !done {
 		t.findLocations()
 	}
-	t.write(done)
+	for _, r := range t.first {
+		t.Add(r.Rule)
+	}
+	if !done {
+		t.ordered()
+	}
+	t.withLineFeeds()
+	t.withoutHeaders()
 }
 
 // findLocations translates the locations of the server block.
@@ -157,16 +160,10 @@ func (t *site) kind(l *location) bool {
 // withoutExpression is for a location whose expression RE2 does not know.
 func (t *site) withoutExpression(l *location, pattern string, err error) {
 	if t.keepsOut(l) {
-		t.close(l.block, fmt.Sprintf("write this location as a rule without looking ahead or behind: %v. The site answers 403 until its first rule is removed", err))
+		t.Close(l.block, fmt.Sprintf("write this location as a rule without looking ahead or behind: %v", err))
 		return
 	}
 	t.im.Leave(l.block, fmt.Sprintf("write this location as rules: %v", err))
-}
-
-// close lets nobody in until somebody has looked at a line that kept clients out.
-func (t *site) close(d *draft.Directive, do string) {
-	t.im.Leave(d, do)
-	t.server.closed = draft.AppendNew(t.server.closed, d.At()+": "+d.String())
 }
 
 // root adds a location for / where a server block with files has none.
@@ -266,42 +263,35 @@ func changesPath(d *draft.Directive) bool {
 func (t *site) name(l *location) string {
 	switch {
 	case l.own("fastcgi_pass") != nil:
-		return "@php"
+		return "php"
 	case l.own("proxy_pass") != nil:
-		return "@app"
+		return "app"
 	}
-	return "@files"
+	return "files"
 }
 
-// match are the keys of a rule that is for a location.
-func (l *location) match() *draft.Node {
-	n := draft.Map()
+// match is the condition that a path is one of a location's.
+func (l *location) match() plan.Cond {
 	switch {
+	case l.kind == regexLocation && l.not != "":
+		return plan.Cond{Regex: l.expr, Except: []string{"~" + l.not}}
 	case l.kind == regexLocation:
-		n.Set("regex", draft.Verbatim(l.expr))
-		if l.not != "" {
-			exceptAlso(n, l.not)
-		}
+		return plan.Cond{Regex: l.expr}
 	case l.kind == exactLocation:
-		exactly(n, l.path)
+		return plan.Exactly(l.path)
 	case l.path == "/":
+		return plan.Cond{}
 	case l.odd():
-		n.Set("regex", draft.Verbatim("^"+regexp.QuoteMeta(l.path)))
+		return plan.Cond{Regex: "^" + regexp.QuoteMeta(l.path)}
 	case l.loose() || !strings.HasSuffix(l.path, "/"):
-		n.Set("path", draft.Text(l.path+"**"))
-	default:
-		n.Set("path", draft.Text(l.path))
+		return plan.Cond{Path: l.path + "**"}
 	}
-	return n
+	return plan.Cond{Path: l.path}
 }
 
-// exactly restricts a rule to one path: one that ends in a slash would also match what is
-// below it.
-func exactly(n *draft.Node, path string) *draft.Node {
-	if strings.HasSuffix(path, "/") || strings.ContainsAny(path, "*?#") {
-		return n.Set("regex", draft.Verbatim("^"+regexp.QuoteMeta(path)+"$"))
-	}
-	return n.Set("path", draft.Text(path))
+// add appends a rule to a location's.
+func (l *location) add(c plan.Cond, do *draft.Node, note string) {
+	l.rules = append(l.rules, rule{Rule: plan.Rule{If: c, Do: do, Note: note}})
 }
 
 // covers reports whether nginx may choose a location for a path.
@@ -333,127 +323,29 @@ func matches(expr, path string) bool {
 	return err == nil && re.MatchString(path)
 }
 
-// write puts rules and routes in the order in which nginx would look.
-func (t *site) write(done bool) {
-	rules := draft.Closed(t.server.closed)
-	for _, r := range append(t.plainRules(), t.first...) {
-		add(rules, r)
-	}
-	if !done {
-		t.ordered(rules)
-	}
-	rules = t.withLineFeeds(rules)
-	if rules.Len() > 0 {
-		t.node.Set("rules", rules)
-	}
-	t.hoist()
-	t.withoutHeaders(rules)
-	routes := draft.Map()
-	sorted := slices.SortedFunc(maps.Keys(t.routes), func(a, b string) int { return slices.Index(t.order, a) - slices.Index(t.order, b) })
-	for _, key := range sorted {
-		routes.Set(key, t.routes[key], t.comments[key]...)
-	}
-	if routes.Len() == 0 {
-		routes.Set("/", draft.Map().Set("deny", draft.Map().Set("status", draft.Number(404)).Flow()).Flow(), "nothing else is left to answer")
-	}
-	t.node.Set("routes", routes)
-}
-
 // withoutHeaders reports header fields of the server block that the answers of rules lack:
 // those have only the fields of the whole site.
-func (t *site) withoutHeaders(rules *draft.Node) {
-	everywhere := ""
-	if headers := t.node.Get("headers"); headers != nil {
-		everywhere = headers.String()
-	}
-	answers := false
-	rules.Each(func(n *draft.Node, _ []string) {
-		answers = answers || n.Get("deny") != nil || n.Get("respond") != nil || n.Get("redirect") != nil
-	})
-	if !answers {
+func (t *site) withoutHeaders() {
+	t.Hoist()
+	everywhere := t.Keys.Get("headers").Text()
+	if !slices.ContainsFunc(t.Rules, func(r plan.Rule) bool { return r.Is("deny") || r.Is("respond") || r.Is("redirect") }) {
 		return
 	}
 	for _, d := range t.server.all("add_header") {
-		if strings.Contains(everywhere, d.Arg(0)+":") {
-			continue
+		if !strings.Contains(everywhere, d.Arg(0)+":") {
+			t.im.Partly(d, "it is in the answers of routes; those of rules (refusals, redirects) have the headers of the site alone: write it into headers of the site if they must have it")
 		}
-		t.im.Partly(d, "it is in the answers of routes; those of rules (refusals, redirects) have the headers of the site alone: write it into headers of the site if they must have it")
 	}
-}
-
-func add(rules *draft.Node, r ruleDraft) {
-	if r.comment == "" {
-		rules.Add(r.node.Flow())
-		return
-	}
-	rules.Add(r.node.Flow(), r.comment)
 }
 
 // route adds the route of a location.
-func (t *site) route(l *location, node *draft.Node, comment ...string) {
+func (t *site) route(l *location, node *draft.Node, notes ...string) {
 	l.node = node
 	if l.key == "" {
-		base := t.name(l)
-		l.key = base
-		for n := 2; t.routes[l.key] != nil; n++ {
-			l.key = fmt.Sprintf("%s%d", base, n)
-		}
+		l.key = t.FreeName(t.name(l), "files")
 	}
-	if _, ok := t.routes[l.key]; !ok {
-		t.order = append(t.order, l.key)
-	}
-	t.routes[l.key] = node
 	if l.block != nil {
-		comment = append([]string{l.block.At() + ": " + l.block.String()}, comment...)
+		notes = append([]string{l.block.At() + ": " + l.block.String()}, notes...)
 	}
-	t.comments[l.key] = comment
-}
-
-// hoist writes what all routes have in common once, at the site.
-func (t *site) hoist() {
-	for _, key := range []string{"errors", "auth", "access", "rate_limit", "headers"} {
-		var common *draft.Node
-		for i, name := range t.order {
-			v := t.routes[name].Get(key)
-			if v == nil || i > 0 && v.String() != common.String() {
-				common = nil
-				break
-			}
-			common = v
-		}
-		if common == nil || len(t.order) < 2 {
-			continue
-		}
-		for _, name := range t.order {
-			t.routes[name].Remove(key)
-		}
-		t.node.Set(key, common)
-	}
-	t.hoistFields()
-}
-
-// hoistFields writes header fields that all routes set at the site, where routes have
-// others of their own: so they are in the answers of rules as well.
-func (t *site) hoistFields() {
-	var sets []*draft.Node
-	for _, name := range t.order {
-		sets = append(sets, t.routes[name].Get("headers").Get("set"))
-	}
-	if len(sets) < 2 || slices.Contains(sets, nil) {
-		return
-	}
-	common := draft.Common(sets...)
-	if common == nil {
-		return
-	}
-	for _, name := range t.order {
-		headers := t.routes[name].Get("headers")
-		if headers.Get("set").Len() == 0 {
-			headers.Remove("set")
-		}
-		if headers.Len() == 0 {
-			t.routes[name].Remove("headers")
-		}
-	}
-	t.node.Set("headers", draft.Map().Set("set", common))
+	t.Route(l.key, node, notes...)
 }
