@@ -12,10 +12,10 @@ import (
 	"strings"
 	"time"
 
-	"millrace/lab/experiment"
 	"millrace/lab/load"
 	"millrace/lab/record"
 	"millrace/lab/subject"
+	"millrace/lab/trial"
 )
 
 // CompareOptions say what Compare does.
@@ -79,15 +79,15 @@ func Compare(ctx context.Context, o CompareOptions, watch record.Watch) (*record
 	if err != nil {
 		return res, err
 	}
-	err = experiment.RunPlan(ctx, plan, res, watch)
+	err = trial.Run(ctx, plan, res, watch)
 	res.Ended = time.Now()
 	return res, err
 }
 
 // plan is the trial that answers the question.
-func (o CompareOptions) plan(res *record.Result) (experiment.Plan, error) {
+func (o CompareOptions) plan(res *record.Result) (trial.Plan, error) {
 	names := make([]string, len(o.Arms))
-	p := experiment.Plan{
+	p := trial.Plan{
 		Decide: []string{"user_instructions", "cpu_ns", "requests_per_second", "latency_p99_ns"},
 		Delta:  o.Delta, Differ: o.Differ, Seed: o.Seed,
 		Blocks: []int{12, 18, 24}, Slot: 250 * time.Millisecond, Warmup: 50 * time.Millisecond,
@@ -124,7 +124,7 @@ func (o CompareOptions) plan(res *record.Result) (experiment.Plan, error) {
 			return p, fmt.Errorf("%s: %w", a.Name, err)
 		}
 	}
-	p.Workloads = []experiment.Workload{{Name: "load", About: describe(cfg), Load: o.Load}}
+	p.Workloads = []trial.Workload{{Name: "load", About: describe(cfg), Load: o.Load}}
 	res.Title = strings.Join(names, " against ")
 	res.Question = fmt.Sprintf("Does %s differ from %s, and by how much?", strings.Join(names[1:], " or "), names[0])
 	res.Rule = fmt.Sprintf("Better or worse where the whole 95 %% interval of the ratio lies on one side of 1, its centre is further away than %.3g %%, "+
@@ -134,27 +134,27 @@ func (o CompareOptions) plan(res *record.Result) (experiment.Plan, error) {
 }
 
 // arm is how the trial starts it.
-func (a CompareArm) arm(scheme string) experiment.Arm {
+func (a CompareArm) arm(scheme string) trial.Arm {
 	if a.URL != "" {
 		pids, err := listening(a.URL)
 		about := a.URL
 		if err != nil {
 			about += " (its costs are unknown: " + err.Error() + ")"
 		}
-		return experiment.Arm{
+		return trial.Arm{
 			Name: a.Name, About: about, Fixed: true,
-			Start: func(context.Context) (*experiment.Instance, error) {
-				return &experiment.Instance{URL: map[string]string{"": a.URL}, PIDs: pids}, nil
+			Start: func(context.Context) (*trial.Instance, error) {
+				return &trial.Instance{URL: map[string]string{"": a.URL}, PIDs: pids}, nil
 			},
 		}
 	}
-	return experiment.Arm{
+	return trial.Arm{
 		Name: a.Name, About: a.Command, Command: []string{"/bin/sh", "-c", a.Command},
-		Start: func(ctx context.Context) (*experiment.Instance, error) { return a.start(ctx, scheme) },
+		Start: func(ctx context.Context) (*trial.Instance, error) { return a.start(ctx, scheme) },
 	}
 }
 
-func (a CompareArm) start(ctx context.Context, scheme string) (*experiment.Instance, error) {
+func (a CompareArm) start(ctx context.Context, scheme string) (*trial.Instance, error) {
 	p, err := subject.StartFree(ctx, maxReady, func(address string) (*exec.Cmd, error) {
 		_, port, _ := strings.Cut(address, ":")
 		cmd := subject.Shell(strings.ReplaceAll(a.Command, portMark, port))
@@ -165,7 +165,7 @@ func (a CompareArm) start(ctx context.Context, scheme string) (*experiment.Insta
 		return nil, err
 	}
 	path := cmp.Or(a.Path, "/")
-	return &experiment.Instance{
+	return &trial.Instance{
 		URL:  map[string]string{"": scheme + "://" + p.Address() + path},
 		PIDs: []int{p.PID}, Stop: p.Stop,
 	}, nil

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"millrace/lab/subject"
+	"millrace/lab/trial"
 )
 
 const (
@@ -74,8 +75,8 @@ type Servers struct {
 }
 
 // Arm is an arm that is started with l.
-func (s *Servers) Arm(name, about string, l Launch) Arm {
-	a := Arm{Name: name, About: about}
+func (s *Servers) Arm(name, about string, l Launch) trial.Arm {
+	a := trial.Arm{Name: name, About: about}
 	if l.Missing != nil {
 		a.Skipped = strings.TrimSpace(l.Missing.Error())
 		return a
@@ -86,7 +87,7 @@ func (s *Servers) Arm(name, about string, l Launch) Arm {
 		s.launches = map[string]Launch{}
 	}
 	s.launches[name] = l
-	a.Start = func(ctx context.Context) (*Instance, error) {
+	a.Start = func(ctx context.Context) (*trial.Instance, error) {
 		in, err := s.start(ctx, l, exec.Command)
 		if err == nil {
 			err = s.look(ctx, name, in)
@@ -98,13 +99,13 @@ func (s *Servers) Arm(name, about string, l Launch) Arm {
 
 // Start starts the server of an arm with a command that is made as exec.Command
 // does it.
-func (s *Servers) Start(ctx context.Context, arm string, command func(string, ...string) *exec.Cmd) (*Instance, error) {
+func (s *Servers) Start(ctx context.Context, arm string, command func(string, ...string) *exec.Cmd) (*trial.Instance, error) {
 	return s.start(ctx, s.launches[arm], command)
 }
 
 // start runs a server at a new place.
-func (s *Servers) start(ctx context.Context, l Launch, command func(string, ...string) *exec.Cmd) (*Instance, error) {
-	return subject.Retry(ctx, func() (*Instance, error) {
+func (s *Servers) start(ctx context.Context, l Launch, command func(string, ...string) *exec.Cmd) (*trial.Instance, error) {
+	return subject.Retry(ctx, func() (*trial.Instance, error) {
 		dir := filepath.Join(s.Env.Work, strconv.FormatInt(s.places.Add(1), 10))
 		if err := os.Mkdir(dir, 0o755); err != nil { // nginx's workers may have another account
 			return nil, fmt.Errorf("making a folder for the server: %w", err)
@@ -127,7 +128,7 @@ func (s *Servers) start(ctx context.Context, l Launch, command func(string, ...s
 		if err != nil {
 			return nil, errors.Join(err, removeAll(p.Memory))
 		}
-		in := &Instance{
+		in := &trial.Instance{
 			URL:  map[string]string{"": "http://" + p.Address + "/"},
 			PIDs: []int{process.PID},
 			// What it wrote may be large: a cache, or an access log.

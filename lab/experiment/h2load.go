@@ -20,6 +20,7 @@ import (
 
 	"millrace/lab/load"
 	"millrace/lab/subject"
+	"millrace/lab/trial"
 )
 
 // LookForH2load finds h2load.
@@ -75,7 +76,7 @@ func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseco
 // Run has h2load ask, and opens and closes the slot's window: when its own opens
 // and closes, or, with a count of requests, around all of it. body is how many
 // bytes of bodies have come.
-func (b H2loadBurst) Run(ctx context.Context, slot TaskSlot) (got TaskResult, body uint64, err error) {
+func (b H2loadBurst) Run(ctx context.Context, slot trial.TaskSlot) (got trial.TaskResult, body uint64, err error) {
 	limit := b.warmUp() + slot.Length + cmp.Or(b.allowance, endAllowance)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w after %v", errNoEnd, limit))
 	defer cancel()
@@ -181,16 +182,16 @@ var errNoEnd = errors.New("h2load did not end")
 var errNoResult = errors.New("h2load has not said what it has measured")
 
 // result is what h2load has counted. timed: it had a window of its own.
-func (w words) result(timed bool) (TaskResult, error) {
+func (w words) result(timed bool) (trial.TaskResult, error) {
 	requests, codes := counted.FindStringSubmatch(w.text), statuses.FindStringSubmatch(w.text)
 	if requests == nil || codes == nil || timed && (!w.opened || !w.closed) {
-		return TaskResult{}, errNoResult
+		return trial.TaskResult{}, errNoResult
 	}
 	// What failed has what was reset, refused or late in it. A redirect counts as
 	// a success there. The 2xx are no count of the window: an answer whose head
 	// came before it is done in it.
 	done, moved := number(requests[1]), number(codes[1])
-	got := TaskResult{Done: done - min(done, moved), Failed: number(requests[2]) + moved, Values: map[string]float64{}}
+	got := trial.TaskResult{Done: done - min(done, moved), Failed: number(requests[2]) + moved, Values: map[string]float64{}}
 	if got.Failed > 0 {
 		got.FirstFailure = requests[0] + "; " + codes[0]
 	}

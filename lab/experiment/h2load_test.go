@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"millrace/lab/trial"
 )
 
 const text = `starting benchmark...
@@ -62,7 +64,7 @@ func TestNoEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := H2loadBurst{Exe: exe, URL: "https://x/", Connections: 1, Streams: 1, allowance: time.Millisecond}
-	slot := TaskSlot{Length: time.Millisecond, Window: func(bool) {}}
+	slot := trial.TaskSlot{Length: time.Millisecond, Window: func(bool) {}}
 	if _, _, err := b.Run(t.Context(), slot); !errors.Is(err, errNoEnd) {
 		t.Error(err)
 	}

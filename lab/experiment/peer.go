@@ -12,6 +12,7 @@ import (
 
 	"millrace/lab/record"
 	"millrace/lab/subject"
+	"millrace/lab/trial"
 )
 
 // CaddySubject is the program of lab/bench/subjects that is Caddy.
@@ -65,7 +66,7 @@ func (s *Servers) Caddy(c Config) Launch {
 
 // Alone starts a server of an arm that has done nothing before, and stops it when
 // do has returned.
-func (s *Servers) Alone(ctx context.Context, arm string, do func(in *Instance, target *record.Target) error) (err error) {
+func (s *Servers) Alone(ctx context.Context, arm string, do func(in *trial.Instance, target *record.Target) error) (err error) {
 	in, err := s.Start(ctx, arm, exec.Command)
 	if err != nil {
 		return err

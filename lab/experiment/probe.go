@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"millrace/lab/trial"
 )
 
 const (
@@ -32,7 +34,7 @@ type Probe struct {
 // look asks a server that has just started for all paths: so that what it does
 // once for each (opening, compressing) is not charged to the first slot. What it
 // answers is kept when the arm is first started.
-func (s *Servers) look(ctx context.Context, name string, in *Instance) error {
+func (s *Servers) look(ctx context.Context, name string, in *trial.Instance) error {
 	if len(s.Probed) == 0 {
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 
 	"millrace/lab/load"
 	"millrace/lab/record"
+	"millrace/lab/trial"
 )
 
 // A Row is one workload, and what of it counts.
@@ -26,7 +27,7 @@ type Row struct {
 
 	// Task is the work, or Load where that is nil. Slot replaces the plan's for a
 	// load; 0: the plan's.
-	Task Task
+	Task trial.Task
 	Load load.Config
 	Slot time.Duration
 	// Differ says why the answers to a load need not be equal.
@@ -111,30 +112,30 @@ type Schedule struct {
 
 // Plan is what is measured. There is no budget: rows that were asked for are
 // measured, however long that takes. Arms that no row needs are left out.
-func (s Schedule) Plan(arms []Arm, rows []Row, metrics []record.Metric, env Env) Plan {
-	p := Plan{
+func (s Schedule) Plan(arms []trial.Arm, rows []Row, metrics []record.Metric, env Env) trial.Plan {
+	p := trial.Plan{
 		Arms: arms, Metrics: metrics, Blocks: []int{s.Rounds}, PerRestart: 1, Seed: env.Seed,
 		Placebo: "-", // the least and the greatest of the rounds say how far apart two of the same are
 		Slot:    s.Slot, Warmup: s.Warmup,
 	}
 	if env.Mode != record.Full {
 		p.Blocks, p.Slot = []int{s.QuickRounds}, s.QuickSlot
-		p.Arms = slices.DeleteFunc(slices.Clone(arms), func(a Arm) bool { return slices.Contains(s.Slow, a.Name) })
+		p.Arms = slices.DeleteFunc(slices.Clone(arms), func(a trial.Arm) bool { return slices.Contains(s.Slow, a.Name) })
 	}
 	needed := map[string]bool{}
 	inTurn := slices.Clone(rows)
 	slices.SortStableFunc(inTurn, func(a, b Row) int { return a.Connections - b.Connections })
 	for _, r := range inTurn {
-		w := Workload{Name: r.Name, About: r.About, Task: r.Task, Load: r.Load, Slot: r.Slot, Differ: r.Differ}
+		w := trial.Workload{Name: r.Name, About: r.About, Task: r.Task, Load: r.Load, Slot: r.Slot, Differ: r.Differ}
 		w.Arms = slices.DeleteFunc(slices.Clone(r.Arms), func(name string) bool {
-			return !slices.ContainsFunc(p.Arms, func(a Arm) bool { return a.Name == name })
+			return !slices.ContainsFunc(p.Arms, func(a trial.Arm) bool { return a.Name == name })
 		})
 		for _, name := range w.Arms {
 			needed[name] = true
 		}
 		p.Workloads = append(p.Workloads, w)
 	}
-	p.Arms = slices.DeleteFunc(slices.Clone(p.Arms), func(a Arm) bool { return !needed[a.Name] })
+	p.Arms = slices.DeleteFunc(slices.Clone(p.Arms), func(a trial.Arm) bool { return !needed[a.Name] })
 	return p
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"millrace/lab/record"
+	"millrace/lab/trial"
 )
 
 func testRows() []Row {
@@ -52,7 +53,7 @@ func TestChoose(t *testing.T) {
 // TestPlan: rows with many connections come last, and arms that no row asks for
 // are not started.
 func TestPlan(t *testing.T) {
-	arms := []Arm{{Name: "nginx"}, {Name: "caddy"}, {Name: "millrace"}}
+	arms := []trial.Arm{{Name: "nginx"}, {Name: "caddy"}, {Name: "millrace"}}
 	s := Schedule{Rounds: 5, QuickRounds: 2, Slot: time.Second, QuickSlot: 100 * time.Millisecond, Slow: []string{"caddy"}}
 	p := s.Plan(arms, testRows()[:3], nil, Env{Mode: record.Full})
 	if err := p.Check(); err != nil || len(p.Arms) != 3 || p.Blocks[0] != 5 || p.Workloads[2].Name != "many" || p.Workloads[0].Slot != time.Second {

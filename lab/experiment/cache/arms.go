@@ -11,14 +11,15 @@ import (
 
 	"millrace/lab/experiment"
 	"millrace/lab/subject"
+	"millrace/lab/trial"
 )
 
 // control is where an instance takes purges, among its URLs.
 const control = "control"
 
 // arms are all, the baseline first.
-func (m *measurement) arms(ctx context.Context) []experiment.Arm {
-	return []experiment.Arm{
+func (m *measurement) arms(ctx context.Context) []trial.Arm {
+	return []trial.Arm{
 		m.Arm(nginx, "nginx with proxy_cache, lock and background update as its manual advises", m.NginxWith(ctx, "cache.conf.tmpl", func(p experiment.Place) map[string]string {
 			return map[string]string{"Address": p.Address, "Upstream": m.api.Address(), "Memory": strconv.Itoa(memory)}
 		})),

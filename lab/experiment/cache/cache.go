@@ -15,6 +15,7 @@ import (
 	"millrace/lab/load"
 	"millrace/lab/record"
 	"millrace/lab/stats"
+	"millrace/lab/trial"
 )
 
 // The arms.
@@ -74,52 +75,52 @@ func run(ctx context.Context, env experiment.Env, res *record.Result) error {
 	}
 	plan := m.newPlan(m.arms(ctx), env)
 	plan.Budget = m.Left()
-	err = experiment.RunPlan(ctx, plan, res, m.Part(0, 1, 0))
+	err = trial.Run(ctx, plan, res, m.Part(0, 1, 0))
 	res.Tables, res.Answer = append(res.Tables, experiment.Beside(res, millrace)), answer(res)
 	return err
 }
 
 // newPlan is what is measured; the caller sets the budget.
-func (m *measurement) newPlan(arms []experiment.Arm, env experiment.Env) experiment.Plan {
-	p := experiment.Plan{
+func (m *measurement) newPlan(arms []trial.Arm, env experiment.Env) trial.Plan {
+	p := trial.Plan{
 		Arms: arms, Decide: []string{"cpu_ns", "requests_per_second"}, Metrics: metrics(),
-		Also: []experiment.Pair{{Arm: millrace, Baseline: varnish}},
+		Also: []trial.Pair{{Arm: millrace, Baseline: varnish}},
 		// nginx makes the clients of the workload "private" wait for 10 s: once is enough.
 		Placebo: millrace,
 		Delta:   delta, PerRestart: 1, Seed: env.Seed,
 		Slot: 600 * time.Millisecond, Warmup: 100 * time.Millisecond,
 	}
 	hits := hits()
-	cold := experiment.Workload{
+	cold := trial.Workload{
 		Name: "cold", About: fmt.Sprintf("%d clients ask at once for what nobody has asked for, which takes %v", coldClients, slow),
 		Task: m.cold, Decide: []string{slowest, asked},
 	}
-	purged := experiment.Workload{
+	purged := trial.Workload{
 		Name: "purged", About: fmt.Sprintf("a tag of %d answers is forgotten, and one of them is asked for until the new one comes", m.tagged),
 		Arms: []string{varnish, millrace}, Task: m.purge, Decide: []string{purgeTime, seen},
 	}
 	if env.Mode == record.Full {
 		p.Workloads = append(hits, cold, purged,
-			experiment.Workload{
+			trial.Workload{
 				Name: "private", About: fmt.Sprintf("%d clients ask at once for what must not be kept, and do so again", privateClients),
 				Task: m.private, Decide: []string{slowest, second},
 			},
-			experiment.Workload{
+			trial.Workload{
 				Name: "follow", About: fmt.Sprintf("one asks for what is being sent to another, for %v", streaming),
 				Task: m.follow, Decide: []string{firstByte, asked},
 			},
-			experiment.Workload{
+			trial.Workload{
 				Name: "stale", About: fmt.Sprintf("%d clients ask at once for what is too old and may be served while it is fetched anew", staleClients),
 				Task: m.stale, Decide: []string{slowest, asked},
 			},
-			experiment.Workload{
+			trial.Workload{
 				Name: "ever new", About: fmt.Sprintf("%d URLs of 1 KB, each asked for once, with a budget of %d MiB", m.urls, memory),
 				Arms: []string{varnish, millrace}, Task: m.everNew, Decide: []string{peak, "cpu_ns"},
 			},
 		)
 	} else {
 		p.Slot, p.Warmup = 250*time.Millisecond, 50*time.Millisecond
-		p.Workloads = []experiment.Workload{hits[0], cold, purged}
+		p.Workloads = []trial.Workload{hits[0], cold, purged}
 	}
 	// No more blocks than can give a verdict at all: every restart is one
 	// finding, and every workload has two figures.
@@ -128,15 +129,15 @@ func (m *measurement) newPlan(arms []experiment.Arm, env experiment.Env) experim
 }
 
 // hits are the workloads of one answer that is stored.
-func hits() []experiment.Workload {
-	var all []experiment.Workload
+func hits() []trial.Workload {
+	var all []trial.Workload
 	for _, size := range []struct {
 		name  string
 		bytes int
 	}{{"40 B", MinSize}, {"32 KB", 32 << 10}} {
 		o := Object{Path: "/hit", Size: size.bytes}
 		for _, n := range []int{50, 1000} {
-			all = append(all, experiment.Workload{
+			all = append(all, trial.Workload{
 				Name: fmt.Sprintf("hit %s, %d", size.name, n), About: fmt.Sprintf("JSON of %s that is stored, %d connections, closed loop", size.name, n),
 				Load: load.Config{Paths: []string{o.Target()}, Connections: n, Threads: 1, Sources: 4},
 			})

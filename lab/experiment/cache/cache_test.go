@@ -12,6 +12,7 @@ import (
 
 	"millrace/lab/experiment"
 	"millrace/lab/record"
+	"millrace/lab/trial"
 )
 
 // plain is the least cache that the tasks can tell something of: it keeps all
@@ -59,7 +60,7 @@ func (p *plain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // start is a measurement, and a slot of a plain cache.
-func start(t *testing.T, lies bool) (*measurement, experiment.TaskSlot) {
+func start(t *testing.T, lies bool) (*measurement, trial.TaskSlot) {
 	t.Helper()
 	api, err := Start()
 	if err != nil {
@@ -73,8 +74,8 @@ func start(t *testing.T, lies bool) (*measurement, experiment.TaskSlot) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = target.Close() })
-	in := &experiment.Instance{URL: map[string]string{"": server.URL + "/"}}
-	return &measurement{api: api, tagged: 1000, urls: 400}, experiment.TaskSlot{
+	in := &trial.Instance{URL: map[string]string{"": server.URL + "/"}}
+	return &measurement{api: api, tagged: 1000, urls: 400}, trial.TaskSlot{
 		Arm: "plain", URL: in.URL[""], Instance: in, Target: target, Random: rand.New(rand.NewPCG(1, 2)), Window: func(bool) {},
 	}
 }
@@ -111,7 +112,7 @@ func TestWrongAnswers(t *testing.T) {
 func TestPlan(t *testing.T) {
 	for _, mode := range []record.Mode{record.Quick, record.Full} {
 		m := &measurement{}
-		p := m.newPlan([]experiment.Arm{{Name: nginx}, {Name: varnish}, {Name: millrace}}, experiment.Env{Mode: mode})
+		p := m.newPlan([]trial.Arm{{Name: nginx}, {Name: varnish}, {Name: millrace}}, experiment.Env{Mode: mode})
 		if err := p.Check(); err != nil {
 			t.Error(err)
 		}

@@ -15,6 +15,7 @@ import (
 	"millrace/lab/experiment"
 	"millrace/lab/load/client"
 	"millrace/lab/record"
+	"millrace/lab/trial"
 )
 
 // The metrics of the cases.
@@ -59,16 +60,16 @@ const (
 )
 
 // path is one of a case's own, which no other slot of this instance asks for.
-func path(name string, slot experiment.TaskSlot) string {
+func path(name string, slot trial.TaskSlot) string {
 	return "/" + name + "/" + strconv.Itoa(slot.Block)
 }
 
 // cold: many clients ask at once for what nobody has asked for.
-func (m *measurement) cold(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
+func (m *measurement) cold(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) {
 	o := Object{Path: path("cold", slot), Delay: slow}
 	c, err := dial(ctx, slot.URL, o, coldClients)
 	if err != nil {
-		return experiment.TaskResult{}, err
+		return trial.TaskResult{}, err
 	}
 	defer c.hangUp()
 	before := m.api.Requests()
@@ -77,17 +78,17 @@ func (m *measurement) cold(ctx context.Context, slot experiment.TaskSlot) (exper
 }
 
 // private: many clients ask at once for what must not be kept, and do it again.
-func (m *measurement) private(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
+func (m *measurement) private(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) {
 	o := Object{Path: path("private", slot), Delay: slow, Private: true}
 	c, err := dial(ctx, slot.URL, o, privateClients)
 	if err != nil {
-		return experiment.TaskResult{}, err
+		return trial.TaskResult{}, err
 	}
 	defer c.hangUp()
 	before := m.api.Requests()
 	first, err := c.wave(ctx, c.conns, o.Body(0))
 	if err != nil {
-		return experiment.TaskResult{}, err
+		return trial.TaskResult{}, err
 	}
 	again, err := c.wave(ctx, c.conns, o.Body(0))
 	values := map[string]float64{slowest: first.slowest, second: again.slowest, asked: float64(m.api.Requests() - before)}
@@ -98,11 +99,11 @@ func (m *measurement) private(ctx context.Context, slot experiment.TaskSlot) (ex
 
 // follow: one client asks for an answer that takes a while to be sent, and
 // another for the same while that is under way.
-func (m *measurement) follow(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
+func (m *measurement) follow(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) {
 	o := Object{Path: path("follow", slot), Size: streamed, Stream: streaming}
 	c, err := dial(ctx, slot.URL, o, 2)
 	if err != nil {
-		return experiment.TaskResult{}, err
+		return trial.TaskResult{}, err
 	}
 	defer c.hangUp()
 	before := m.api.Requests()
@@ -120,18 +121,18 @@ func (m *measurement) follow(ctx context.Context, slot experiment.TaskSlot) (exp
 
 // stale: some clients ask at once for what is too old, and may be served while
 // it is fetched anew, which takes a while.
-func (m *measurement) stale(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
+func (m *measurement) stale(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) {
 	o := Object{Path: path("stale", slot), Age: fresh, Stale: mayBeStale, Versioned: true}
 	c, err := dial(ctx, slot.URL, o, staleClients)
 	if err != nil {
-		return experiment.TaskResult{}, err
+		return trial.TaskResult{}, err
 	}
 	defer c.hangUp()
 	if _, err := c.wave(ctx, c.conns[:1], o.Body(m.version)); err != nil {
-		return experiment.TaskResult{}, err
+		return trial.TaskResult{}, err
 	}
 	if err := experiment.Sleep(ctx, becomesStale); err != nil {
-		return experiment.TaskResult{}, err
+		return trial.TaskResult{}, err
 	}
 	m.newVersion()
 	m.api.SetDelay(slow)
@@ -188,8 +189,8 @@ type waved struct {
 	firstFailure   string
 }
 
-func (w waved) result(values map[string]float64) experiment.TaskResult {
-	return experiment.TaskResult{Values: values, Done: w.done, Failed: w.failed, FirstFailure: w.firstFailure}
+func (w waved) result(values map[string]float64) trial.TaskResult {
+	return trial.TaskResult{Values: values, Done: w.done, Failed: w.failed, FirstFailure: w.firstFailure}
 }
 
 // A body is what comes of one, and when it began to come.

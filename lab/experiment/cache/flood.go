@@ -13,10 +13,10 @@ import (
 	"sync"
 	"time"
 
-	"millrace/lab/experiment"
 	"millrace/lab/load"
 	"millrace/lab/load/client"
 	"millrace/lab/record"
+	"millrace/lab/trial"
 )
 
 const (
@@ -76,7 +76,7 @@ func (m *measurement) share(ctx context.Context, url string, from, to int, objec
 }
 
 // everNew watches the memory of a cache that is asked for ever other URLs.
-func (m *measurement) everNew(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
+func (m *measurement) everNew(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	var readings []record.Reading
@@ -91,39 +91,39 @@ func (m *measurement) everNew(ctx context.Context, slot experiment.TaskSlot) (ex
 	for _, r := range readings {
 		most = max(most, r.RSS)
 	}
-	return experiment.TaskResult{Values: map[string]float64{peak: float64(most)}, Done: uint64(m.urls)}, err
+	return trial.TaskResult{Values: map[string]float64{peak: float64(most)}, Done: uint64(m.urls)}, err
 }
 
 // purge fills a cache with tagged answers, changes the API's answers, has the tag
 // forgotten and asks until the new answer comes.
-func (m *measurement) purge(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
+func (m *measurement) purge(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) {
 	tagged := func(i int) Object {
 		return Object{Path: "/tagged/" + strconv.Itoa(i), Tag: tag, Versioned: true}
 	}
 	if err := m.flood(ctx, slot.URL, m.tagged, tagged); err != nil {
-		return experiment.TaskResult{}, fmt.Errorf("filling it: %w", err)
+		return trial.TaskResult{}, fmt.Errorf("filling it: %w", err)
 	}
 	before := m.api.Requests()
 	if err := m.flood(ctx, slot.URL, looked, func(i int) Object { return tagged(i * (m.tagged / looked)) }); err != nil {
-		return experiment.TaskResult{}, fmt.Errorf("looking what it stores: %w", err)
+		return trial.TaskResult{}, fmt.Errorf("looking what it stores: %w", err)
 	}
 	values := map[string]float64{stored: 1 - float64(m.api.Requests()-before)/looked}
 	o := tagged(slot.Random.IntN(m.tagged))
 	c, err := dial(ctx, slot.URL, o, 1)
 	if err != nil {
-		return experiment.TaskResult{}, err
+		return trial.TaskResult{}, err
 	}
 	defer c.hangUp()
 	for range heated {
 		if _, err := c.wave(ctx, c.conns, o.Body(m.version)); err != nil {
-			return experiment.TaskResult{}, err
+			return trial.TaskResult{}, err
 		}
 	}
 	m.newVersion()
 	slot.Window(true)
 	began := time.Now()
 	if err := forget(ctx, slot); err != nil {
-		return experiment.TaskResult{}, err
+		return trial.TaskResult{}, err
 	}
 	values[purgeTime] = float64(time.Since(began))
 	for {
@@ -131,12 +131,12 @@ func (m *measurement) purge(ctx context.Context, slot experiment.TaskSlot) (expe
 		since := time.Since(began)
 		switch {
 		case err != nil:
-			return experiment.TaskResult{}, fmt.Errorf("asking for %s: %w", o.Target(), err)
+			return trial.TaskResult{}, fmt.Errorf("asking for %s: %w", o.Target(), err)
 		case got == string(o.Body(m.version)):
 			values[seen] = float64(since)
-			return experiment.TaskResult{Values: values, Done: 1}, nil
+			return trial.TaskResult{Values: values, Done: 1}, nil
 		case since > seenWithin:
-			return experiment.TaskResult{}, fmt.Errorf("%v after the purge, %s is still answered as before", seenWithin, o.Target())
+			return trial.TaskResult{}, fmt.Errorf("%v after the purge, %s is still answered as before", seenWithin, o.Target())
 		}
 	}
 }
@@ -153,7 +153,7 @@ func ask(ctx context.Context, conn client.Conn) (string, error) {
 
 // forget has a cache forget the tag: by a call of millrace's admin socket, or as
 // our VCL has Varnish take it.
-func forget(ctx context.Context, slot experiment.TaskSlot) error {
+func forget(ctx context.Context, slot trial.TaskSlot) error {
 	transport := &http.Transport{DisableKeepAlives: true}
 	client := &http.Client{Transport: transport, Timeout: clientTimeout}
 	method, url, text := "BAN", slot.URL, ""

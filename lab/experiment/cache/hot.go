@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"millrace/lab/experiment"
 	"millrace/lab/record"
+	"millrace/lab/trial"
 )
 
 const (
@@ -30,18 +30,18 @@ const (
 // measureHot compares the caches when everything is in them, in interleaved
 // blocks with a placebo and all gates.
 func (r *cacheRun) measureHot(ctx context.Context) error {
-	plan := experiment.Plan{
+	plan := trial.Plan{
 		Decide: []string{"cpu_ns", "requests_per_second"}, Delta: smallestEffect,
 		PerRestart: r.runPlan.perRestart, Slot: r.runPlan.slot, Warmup: r.runPlan.warmup, Seed: r.env.Seed,
 		Differ: "the caches have headers of their own; bodies are held against the right ones by a client of this experiment",
 	}
-	workload := experiment.Workload{Name: hotLoad, About: r.res.Workloads[2].About, Load: loadConfig("")}
-	plan.Workloads = []experiment.Workload{workload}
+	workload := trial.Workload{Name: hotLoad, About: r.res.Workloads[2].About, Load: loadConfig("")}
+	plan.Workloads = []trial.Workload{workload}
 	for _, arm := range r.arms {
 		if arm.name != directArm {
-			plan.Arms = append(plan.Arms, experiment.Arm{
+			plan.Arms = append(plan.Arms, trial.Arm{
 				Name: arm.name, About: arm.about, Version: arm.version, Command: arm.shown,
-				Start: func(ctx context.Context) (*experiment.Instance, error) { return r.startFull(ctx, arm) },
+				Start: func(ctx context.Context) (*trial.Instance, error) { return r.startFull(ctx, arm) },
 			})
 		}
 	}
@@ -59,7 +59,7 @@ func (r *cacheRun) measureHot(ctx context.Context) error {
 	plan.Blocks = []int{blocks}
 	r.Emit(record.Event{Kind: record.EventStep, Workload: hotLoad, Text: "full caches, compared block by block"})
 	var hot record.Result
-	err := experiment.RunPlan(ctx, plan, &hot, func(e record.Event) {
+	err := trial.Run(ctx, plan, &hot, func(e record.Event) {
 		if e.Kind == record.EventSample {
 			r.Step((r.runPlan.slot + r.runPlan.warmup).Seconds(), e)
 			return
@@ -87,7 +87,7 @@ func (r *cacheRun) hotBlocks(left time.Duration, slots int) int {
 
 // startFull starts an arm, fills its cache from an API that is quick for once,
 // and makes that slow again.
-func (r *cacheRun) startFull(ctx context.Context, arm *cacheArm) (*experiment.Instance, error) {
+func (r *cacheRun) startFull(ctx context.Context, arm *cacheArm) (*trial.Instance, error) {
 	in := r.kept[arm.name]
 	delete(r.kept, arm.name) // the trial stops it
 	if in == nil {
@@ -109,7 +109,7 @@ func (r *cacheRun) startFull(ctx context.Context, arm *cacheArm) (*experiment.In
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("filling the cache: %w", err), in.stop())
 	}
-	return &experiment.Instance{URL: map[string]string{"": in.url + pageTarget(0)}, PIDs: []int{in.service.PID}, Stop: in.stop}, nil
+	return &trial.Instance{URL: map[string]string{"": in.url + pageTarget(0)}, PIDs: []int{in.service.PID}, Stop: in.stop}, nil
 }
 
 // fill asks for every page through each worker of a service, which has a cache

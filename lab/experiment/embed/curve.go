@@ -10,6 +10,7 @@ import (
 	"millrace/lab/experiment"
 	"millrace/lab/load"
 	"millrace/lab/record"
+	"millrace/lab/trial"
 )
 
 const (
@@ -36,8 +37,8 @@ func curveSizes(mode record.Mode) []int {
 }
 
 // curveArms are the ways of serving on the curve.
-func (m *measurement) curveArms(ctx context.Context) []experiment.Arm {
-	arms := []experiment.Arm{
+func (m *measurement) curveArms(ctx context.Context) []trial.Arm {
+	arms := []trial.Arm{
 		m.subjectArm(base, "", ""),
 		m.Arm(embeddedArm, "", m.Subject(curveSubject, "", siteArgs(embeddedArm))),
 		m.Arm("millrace-disk", "", m.Millrace(false)),
@@ -63,7 +64,7 @@ func sizeName(size int) string {
 // curve measures what a request costs by the size of its answer, in a trial of
 // its own without verdicts, and adds samples, charts and a table to res.
 func (m *measurement) curve(ctx context.Context, res *record.Result, budget time.Duration, watch record.Watch) ([]record.Series, error) {
-	plan := experiment.Plan{
+	plan := trial.Plan{
 		Arms: m.curveArms(ctx), Blocks: []int{2}, PerRestart: 2, Placebo: "-", Seed: m.Env.Seed,
 		Slot: 300 * time.Millisecond, Warmup: 50 * time.Millisecond, Budget: budget,
 	}
@@ -72,7 +73,7 @@ func (m *measurement) curve(ctx context.Context, res *record.Result, budget time
 	}
 	sizeOf := map[string]int{}
 	for _, size := range m.sizes {
-		w := experiment.Workload{
+		w := trial.Workload{
 			Name: sizeName(size), About: fmt.Sprintf("GET of %s, %d connections, closed loop", sizeName(size), curveConnections),
 			Load: load.Config{Paths: []string{experiment.SizedFile(size).Path}, Connections: curveConnections, Threads: 2},
 		}
@@ -80,7 +81,7 @@ func (m *measurement) curve(ctx context.Context, res *record.Result, budget time
 		plan.Workloads = append(plan.Workloads, w)
 	}
 	got := record.Result{Started: res.Started}
-	err := experiment.RunPlan(ctx, plan, &got, watch)
+	err := trial.Run(ctx, plan, &got, watch)
 	mergeCurve(res, &got)
 	series := curveSeries(got.Samples, plan.Arms, sizeOf)
 	if len(series) > 0 {
@@ -105,7 +106,7 @@ func mergeCurve(res, got *record.Result) {
 }
 
 // curveSeries is the median CPU time per request by size, for each arm.
-func curveSeries(samples []record.Sample, arms []experiment.Arm, sizeOf map[string]int) []record.Series {
+func curveSeries(samples []record.Sample, arms []trial.Arm, sizeOf map[string]int) []record.Series {
 	var out []record.Series
 	for _, a := range arms {
 		line := record.Series{Name: a.Name}

@@ -15,6 +15,7 @@ import (
 	"millrace/lab/load"
 	"millrace/lab/record"
 	"millrace/lab/stats"
+	"millrace/lab/trial"
 )
 
 const (
@@ -101,7 +102,7 @@ func run(ctx context.Context, env experiment.Env, res *record.Result) error {
 	share := 1 - float64(curveTime)/float64(total)
 	plan := newPlan(m.arms(ctx), env)
 	plan.Budget = m.Left() - curveTime
-	err := experiment.RunPlan(ctx, plan, res, m.Part(0, share, curveTime))
+	err := trial.Run(ctx, plan, res, m.Part(0, share, curveTime))
 	res.Tables, res.Answer = append(res.Tables, tables(res, m.Probes())...), answer(res, nil)
 	if err != nil || ctx.Err() != nil {
 		return err
@@ -182,8 +183,8 @@ func (m *measurement) curveOverlay(files []experiment.File) (string, error) {
 }
 
 // arms are all arms, the baseline first; those that cannot run say why.
-func (m *measurement) arms(ctx context.Context) []experiment.Arm {
-	var arms []experiment.Arm
+func (m *measurement) arms(ctx context.Context) []trial.Arm {
+	var arms []trial.Arm
 	for _, a := range []struct{ name, module, about string }{
 		{base, "", "net/http's FileServer on a folder, JSON encoded for each request"},
 		{embeddedArm, "", "the same on go:embed through fs.Sub and http.FS"},
@@ -210,7 +211,7 @@ const (
 )
 
 // subjectArm is an arm whose server is lab/bench/subjects/fileserver.
-func (m *measurement) subjectArm(name, module, about string) experiment.Arm {
+func (m *measurement) subjectArm(name, module, about string) trial.Arm {
 	return m.Arm(name, about, m.Subject(name, module, siteArgs(name)))
 }
 
@@ -232,7 +233,7 @@ func siteArgs(arm string) func(experiment.Place) []string {
 }
 
 // newPlan is what is measured; the caller sets the budget.
-func newPlan(arms []experiment.Arm, env experiment.Env) experiment.Plan {
+func newPlan(arms []trial.Arm, env experiment.Env) trial.Plan {
 	threads := 1
 	if runtime.NumCPU() > loadThreads {
 		threads = loadThreads
@@ -241,14 +242,14 @@ func newPlan(arms []experiment.Arm, env experiment.Env) experiment.Plan {
 	page, all := one, one
 	page.Paths = []string{"/"}
 	all.Paths = experiment.SitePaths()
-	p := experiment.Plan{
+	p := trial.Plan{
 		Arms: arms,
-		Workloads: []experiment.Workload{
+		Workloads: []trial.Workload{
 			{Name: onePage, About: "GET / (501 bytes), 1000 connections, closed loop", Load: page},
 			{Name: allPaths, About: "GET of all seven paths in turn (0.5 to 15 KB), 1000 connections, closed loop", Load: all},
 		},
 		Decide: []string{"cpu_ns", "requests_per_second"},
-		Also: []experiment.Pair{
+		Also: []trial.Pair{
 			{Arm: "millrace-disk", Baseline: "nginx"},
 			{Arm: packedArm, Baseline: "millrace-disk"},
 			{Arm: packedArm, Baseline: "nginx"},

@@ -12,6 +12,7 @@ import (
 	"millrace/lab/experiment"
 	"millrace/lab/record"
 	"millrace/lab/subject"
+	"millrace/lab/trial"
 )
 
 func TestLdflagsCanBeSplit(t *testing.T) {
@@ -81,7 +82,7 @@ func TestPlan(t *testing.T) {
 				t.Errorf("nothing is claimed about %s", w.Name)
 			}
 			for arm := range claim {
-				if !slices.ContainsFunc(arms, func(a experiment.Arm) bool { return a.Name == arm }) {
+				if !slices.ContainsFunc(arms, func(a trial.Arm) bool { return a.Name == arm }) {
 					t.Errorf("claimed of %s, which is not an arm", arm)
 				}
 			}
@@ -159,7 +160,7 @@ func TestCurve(t *testing.T) {
 		}
 		samples = append(samples, record.Sample{Arm: "nginx", Workload: workload}) // its cost is unknown
 	}
-	arms := []experiment.Arm{{Name: "nethttp-disk"}, {Name: "nethttp-embed"}, {Name: "nginx"}}
+	arms := []trial.Arm{{Name: "nethttp-disk"}, {Name: "nethttp-embed"}, {Name: "nginx"}}
 	series := curveSeries(samples, arms, sizes)
 	if len(series) != 2 || len(series[0].Points) != 3 || series[0].Points[0] != [2]float64{512, 50_051.2} {
 		t.Fatalf("%+v", series)

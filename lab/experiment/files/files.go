@@ -14,6 +14,7 @@ import (
 	"millrace/lab/load"
 	"millrace/lab/record"
 	"millrace/lab/stats"
+	"millrace/lab/trial"
 )
 
 // The arms that others are told apart by.
@@ -73,13 +74,13 @@ func run(ctx context.Context, env experiment.Env, res *record.Result) (err error
 	m.Built()
 	plan := newPlan(m.arms(ctx), env, size)
 	plan.Budget = m.Left()
-	err = experiment.RunPlan(ctx, plan, res, m.Part(0, 1, 0))
+	err = trial.Run(ctx, plan, res, m.Part(0, 1, 0))
 	res.Tables, res.Answer = append(res.Tables, experiment.Beside(res, millrace, millraceLog)), answer(res)
 	return err
 }
 
 // arms are all, the baseline first.
-func (m *measurement) arms(ctx context.Context) []experiment.Arm {
+func (m *measurement) arms(ctx context.Context) []trial.Arm {
 	withSocket := func(server string) func(p experiment.Place) []string {
 		return func(p experiment.Place) []string {
 			return []string{"-server", server, "-root", p.Site, "-listen", p.Address, "-unix", p.Socket}
@@ -88,7 +89,7 @@ func (m *measurement) arms(ctx context.Context) []experiment.Arm {
 	netHTTP := m.Subject("nethttp", "", withSocket("nethttp-plain"))
 	fastHTTP := m.Subject("fasthttp", "github.com/valyala/fasthttp", withSocket("fasthttp-plain"))
 	netHTTP.Socket, fastHTTP.Socket = true, true
-	arms := []experiment.Arm{
+	arms := []trial.Arm{
 		m.Arm(nginx, "sendfile, open_file_cache, two workers, no log", m.Nginx(ctx, "")),
 		m.Arm(millrace, "millrace serve, no log", m.Millrace(true)),
 		m.Arm("nethttp", "net/http's FileServer with its defaults", netHTTP),
@@ -119,8 +120,8 @@ func (m *measurement) logged() experiment.Launch {
 }
 
 // newPlan is what is measured; the caller sets the budget.
-func newPlan(arms []experiment.Arm, env experiment.Env, size int64) experiment.Plan {
-	var small []experiment.Workload
+func newPlan(arms []trial.Arm, env experiment.Env, size int64) trial.Plan {
+	var small []trial.Workload
 	for _, what := range []struct {
 		name, about string
 		paths       []string
@@ -135,7 +136,7 @@ func newPlan(arms []experiment.Arm, env experiment.Env, size int64) experiment.P
 		},
 	} {
 		for _, n := range []int{50, 1000} {
-			small = append(small, experiment.Workload{
+			small = append(small, trial.Workload{
 				Name: fmt.Sprintf("%s, %d", what.name, n), About: fmt.Sprintf("%s, %d connections, closed loop", what.about, n),
 				Load: load.Config{Paths: what.paths, Header: what.header, Connections: n, Threads: 1, Sources: 4}, Differ: what.differ,
 			})
@@ -143,17 +144,17 @@ func newPlan(arms []experiment.Arm, env experiment.Env, size int64) experiment.P
 	}
 	large := load.Config{Paths: []string{experiment.LargePath}, Connections: 1, Threads: 1, Requests: 4}
 	noLog := []string{nginx, "nethttp", "fasthttp", millrace}
-	var downloads []experiment.Workload
+	var downloads []trial.Workload
 	for _, network := range []string{"tcp", "unix"} {
-		downloads = append(downloads, experiment.Workload{
+		downloads = append(downloads, trial.Workload{
 			Name: network, About: fmt.Sprintf("a file of %d MiB, 4 times one after the other on one connection", size>>20),
 			Load: large, Arms: noLog, Decide: []string{"bytes_per_second", "cpu_ns_per_mb"},
 		})
 	}
-	p := experiment.Plan{
+	p := trial.Plan{
 		Arms: arms, Workloads: append(small, downloads...),
 		Decide: []string{"cpu_ns", "requests_per_second", "latency_p99_ns"},
-		Also: []experiment.Pair{
+		Also: []trial.Pair{
 			{Arm: millrace, Baseline: "nethttp"},
 			{Arm: millrace, Baseline: "fasthttp"},
 		},
@@ -161,11 +162,11 @@ func newPlan(arms []experiment.Arm, env experiment.Env, size int64) experiment.P
 		Slot: time.Second, Warmup: 100 * time.Millisecond,
 	}
 	if env.Mode == record.Full {
-		p.Also = append(p.Also, experiment.Pair{Arm: millraceLog, Baseline: "nginx-log"}, experiment.Pair{Arm: millrace, Baseline: "millrace-nolane"})
+		p.Also = append(p.Also, trial.Pair{Arm: millraceLog, Baseline: "nginx-log"}, trial.Pair{Arm: millrace, Baseline: "millrace-nolane"})
 	} else {
 		p.Decide = []string{"cpu_ns", "requests_per_second"}
 		p.Slot, p.Warmup = 250*time.Millisecond, 50*time.Millisecond
-		p.Workloads = []experiment.Workload{small[0], small[3], small[4], downloads[0]}
+		p.Workloads = []trial.Workload{small[0], small[3], small[4], downloads[0]}
 	}
 	figures := 0
 	for _, w := range p.Workloads {

@@ -5,12 +5,13 @@ import (
 
 	"millrace/lab/experiment"
 	"millrace/lab/record"
+	"millrace/lab/trial"
 )
 
 func TestPlan(t *testing.T) {
-	var arms []experiment.Arm
+	var arms []trial.Arm
 	for _, name := range []string{nginx, millrace, "nethttp", "fasthttp", "millrace-nolane", "nginx-log", millraceLog} {
-		arms = append(arms, experiment.Arm{Name: name})
+		arms = append(arms, trial.Arm{Name: name})
 	}
 	for mode, n := range map[record.Mode]int{record.Quick: 4, record.Full: len(arms)} {
 		p := newPlan(arms[:n], experiment.Env{Mode: mode}, 1<<20)

@@ -12,6 +12,7 @@ import (
 
 	"millrace/lab/experiment"
 	"millrace/lab/subject"
+	"millrace/lab/trial"
 )
 
 // The arms.
@@ -58,8 +59,8 @@ func commandList() []command {
 }
 
 // arms are all, the baseline first.
-func (m *measurement) arms(ctx context.Context) []experiment.Arm {
-	var arms []experiment.Arm
+func (m *measurement) arms(ctx context.Context) []trial.Arm {
+	var arms []trial.Arm
 	for _, c := range commandList() {
 		arms = append(arms, m.command(ctx, c))
 	}
@@ -78,8 +79,8 @@ func (m *measurement) arms(ctx context.Context) []experiment.Arm {
 }
 
 // command is the arm of a command: its task starts it, and says what it cost.
-func (m *measurement) command(ctx context.Context, c command) experiment.Arm {
-	a := experiment.Arm{Name: c.name, About: c.about, Command: c.args}
+func (m *measurement) command(ctx context.Context, c command) trial.Arm {
+	a := trial.Arm{Name: c.name, About: c.about, Command: c.args}
 	exe, err := subject.Look(c.args[0], c.pkg)
 	if err != nil {
 		a.Skipped = err.Error()
@@ -87,8 +88,8 @@ func (m *measurement) command(ctx context.Context, c command) experiment.Arm {
 	}
 	m.commands[c.name] = c
 	a.Version = strings.TrimPrefix(subject.Version(ctx, exe, c.version...), "vips-")
-	a.Start = func(context.Context) (*experiment.Instance, error) {
-		return &experiment.Instance{Reports: true, URL: map[string]string{}}, nil
+	a.Start = func(context.Context) (*trial.Instance, error) {
+		return &trial.Instance{Reports: true, URL: map[string]string{}}, nil
 	}
 	return a
 }
@@ -124,8 +125,8 @@ func (m *measurement) millrace(engine string, onlyImages bool) experiment.Launch
 const asked = 3
 
 // readied has a server that has just started convert what is served ready.
-func (m *measurement) readied(start func(context.Context) (*experiment.Instance, error)) func(context.Context) (*experiment.Instance, error) {
-	return func(ctx context.Context) (*experiment.Instance, error) {
+func (m *measurement) readied(start func(context.Context) (*trial.Instance, error)) func(context.Context) (*trial.Instance, error) {
+	return func(ctx context.Context) (*trial.Instance, error) {
 		in, err := start(ctx)
 		if err != nil {
 			return nil, err
@@ -141,7 +142,7 @@ func (m *measurement) readied(start func(context.Context) (*experiment.Instance,
 var errBytes = errors.New("it is sent with other bytes than before")
 
 // askReady asks for what is served ready. The bytes are the same each time.
-func (m *measurement) askReady(ctx context.Context, in *experiment.Instance) error {
+func (m *measurement) askReady(ctx context.Context, in *trial.Instance) error {
 	client := newClient()
 	defer client.CloseIdleConnections()
 	for _, r := range readyPhotos() {
@@ -163,11 +164,11 @@ func (m *measurement) askReady(ctx context.Context, in *experiment.Instance) err
 }
 
 // convertReady makes the files that nginx serves: what millrace answers.
-func (m *measurement) convertReady(ctx context.Context, arms []experiment.Arm) error {
+func (m *measurement) convertReady(ctx context.Context, arms []trial.Arm) error {
 	if err := os.MkdirAll(m.answers, 0o755); err != nil {
 		return fmt.Errorf("making a folder for nginx: %w", err)
 	}
-	i := slices.IndexFunc(arms, func(a experiment.Arm) bool { return a.Name == millrace })
+	i := slices.IndexFunc(arms, func(a trial.Arm) bool { return a.Name == millrace })
 	if arms[i].Skipped != "" {
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 
 	"millrace/lab/experiment"
 	"millrace/lab/load"
+	"millrace/lab/trial"
 )
 
 const (
@@ -33,7 +34,7 @@ const (
 
 // burst has many clients ask at once for photographs that are not converted,
 // beside one that asks for a small file.
-func (m *measurement) burst(ctx context.Context, slot experiment.TaskSlot) (got experiment.TaskResult, err error) {
+func (m *measurement) burst(ctx context.Context, slot trial.TaskSlot) (got trial.TaskResult, err error) {
 	ctx, cancel := context.WithTimeout(ctx, burstLimit)
 	defer cancel()
 	before, err := count(ctx, slot.Instance.URL[control])
@@ -76,7 +77,7 @@ func (m *measurement) burst(ctx context.Context, slot experiment.TaskSlot) (got 
 }
 
 // askAll has all clients ask at once, each for other images in turn.
-func (m *measurement) askAll(ctx context.Context, url string, got *experiment.TaskResult) map[string]float64 {
+func (m *measurement) askAll(ctx context.Context, url string, got *trial.TaskResult) map[string]float64 {
 	values := map[string]float64{originals: 0}
 	var mu sync.Mutex // guards got and values
 	var clients sync.WaitGroup
@@ -144,7 +145,7 @@ func small(ctx context.Context, url string, d time.Duration) (p99 time.Duration,
 // row has two clients ask for all crops, and again after each of them has changed.
 // What is kept of an image that changes has to go, so memory is that of the first
 // pass, unless something leaks.
-func (m *measurement) row(ctx context.Context, slot experiment.TaskSlot) (got experiment.TaskResult, err error) {
+func (m *measurement) row(ctx context.Context, slot trial.TaskSlot) (got trial.TaskResult, err error) {
 	before, err := slot.Target.Read()
 	if err != nil {
 		return got, err
@@ -195,7 +196,7 @@ func (m *measurement) touch() error {
 }
 
 // pass has the clients ask for each crop once.
-func (m *measurement) pass(ctx context.Context, url string, got *experiment.TaskResult) {
+func (m *measurement) pass(ctx context.Context, url string, got *trial.TaskResult) {
 	var next atomic.Int64
 	var mu sync.Mutex // guards got
 	var clients sync.WaitGroup

@@ -13,6 +13,7 @@ import (
 
 	"millrace/lab/experiment"
 	"millrace/lab/record"
+	"millrace/lab/trial"
 )
 
 const (
@@ -32,7 +33,7 @@ const (
 type sample struct{ arm, photo, hash string }
 
 // folder converts all photographs one after the other.
-func (m *measurement) folder(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
+func (m *measurement) folder(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) {
 	if c, ok := m.commands[slot.Arm]; ok {
 		return m.byCommand(ctx, c)
 	}
@@ -40,7 +41,7 @@ func (m *measurement) folder(ctx context.Context, slot experiment.TaskSlot) (exp
 }
 
 // byCommand starts a command for each photograph and sums up what they used.
-func (m *measurement) byCommand(ctx context.Context, c command) (got experiment.TaskResult, err error) {
+func (m *measurement) byCommand(ctx context.Context, c command) (got trial.TaskResult, err error) {
 	var used time.Duration
 	var most, size uint64
 	out, began := filepath.Join(m.Env.Work, "out.webp"), time.Now()
@@ -96,7 +97,7 @@ func runWatched(cmd *exec.Cmd) (most uint64, err error) {
 }
 
 // byServer asks a server for each photograph, as a browser would.
-func (m *measurement) byServer(ctx context.Context, slot experiment.TaskSlot) (got experiment.TaskResult, err error) {
+func (m *measurement) byServer(ctx context.Context, slot trial.TaskSlot) (got trial.TaskResult, err error) {
 	if err := experiment.Sleep(ctx, settle); err != nil {
 		return got, err
 	}
@@ -140,7 +141,7 @@ func (m *measurement) byServer(ctx context.Context, slot experiment.TaskSlot) (g
 }
 
 // fail counts failures, and keeps why the first of them was one.
-func fail(got *experiment.TaskResult, n uint64, why string) {
+func fail(got *trial.TaskResult, n uint64, why string) {
 	if got.Failed == 0 {
 		got.FirstFailure = why
 	}

@@ -16,6 +16,7 @@ import (
 	"millrace/lab/experiment"
 	"millrace/lab/record"
 	"millrace/lab/stats"
+	"millrace/lab/trial"
 )
 
 const (
@@ -100,7 +101,7 @@ func run(ctx context.Context, env experiment.Env, res *record.Result) error {
 		return err
 	}
 	m.Built()
-	err = experiment.RunPlan(ctx, m.newPlan(arms, workloads, env), res, m.Part(0, 1, 0))
+	err = trial.Run(ctx, m.newPlan(arms, workloads, env), res, m.Part(0, 1, 0))
 	res.Tables = append(res.Tables, experiment.Beside(res, millrace, embedded), m.photoTable())
 	if err == nil && ctx.Err() == nil && !m.quick {
 		err = m.quality(ctx, res)
@@ -113,7 +114,7 @@ func run(ctx context.Context, env experiment.Env, res *record.Result) error {
 var errNoWorkload = errors.New("there is no workload")
 
 // choose are the workloads that patterns name, or all.
-func choose(all []experiment.Workload, only []string) (chosen []experiment.Workload, err error) {
+func choose(all []trial.Workload, only []string) (chosen []trial.Workload, err error) {
 	var names []string
 	for _, w := range all {
 		names = append(names, w.Name)
@@ -137,10 +138,10 @@ func choose(all []experiment.Workload, only []string) (chosen []experiment.Workl
 
 // newPlan is what is measured. A full run has no budget: a block with all its
 // conversions takes some two minutes, however few are left for it.
-func (m *measurement) newPlan(arms []experiment.Arm, workloads []experiment.Workload, env experiment.Env) experiment.Plan {
-	p := experiment.Plan{
+func (m *measurement) newPlan(arms []trial.Arm, workloads []trial.Workload, env experiment.Env) trial.Plan {
+	p := trial.Plan{
 		Arms: arms, Workloads: workloads, Metrics: metrics(), Decide: []string{"cpu_ns", "requests_per_second"},
-		Also: []experiment.Pair{
+		Also: []trial.Pair{
 			{Arm: millrace, Baseline: cwebp},
 			{Arm: millrace, Baseline: cwebpFast},
 			{Arm: embedded, Baseline: cwebp},

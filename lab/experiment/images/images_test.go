@@ -19,6 +19,7 @@ import (
 
 	"millrace/lab/experiment"
 	"millrace/lab/record"
+	"millrace/lab/trial"
 )
 
 // encoded is a JPEG as image/jpeg writes it: baseline 4:2:0, or grey.
@@ -140,9 +141,9 @@ func TestMakeSmall(t *testing.T) {
 func TestPlan(t *testing.T) {
 	for _, mode := range []record.Mode{record.Quick, record.Full} {
 		m := &measurement{size: sizeFor(mode), Stage: experiment.NewStage(experiment.Env{Mode: mode}, &record.Result{})}
-		var arms []experiment.Arm
+		var arms []trial.Arm
 		for _, name := range []string{vips, cwebp, cwebpFast, nginx, millrace, embedded, strict} {
-			arms = append(arms, experiment.Arm{Name: name})
+			arms = append(arms, trial.Arm{Name: name})
 		}
 		p := m.newPlan(arms, m.workloads(), experiment.Env{Mode: mode})
 		if err := p.Check(); err != nil {
@@ -210,7 +211,7 @@ func TestCommand(t *testing.T) {
 	m.commands["copy"] = command{name: "copy", args: []string{"cp", inFile, outFile}}
 	m.commands["none"] = command{name: "none", args: []string{"sh", "-c", "echo too bad >&2; exit 3"}}
 	for range 2 {
-		got, err := m.folder(t.Context(), experiment.TaskSlot{Arm: "copy"})
+		got, err := m.folder(t.Context(), trial.TaskSlot{Arm: "copy"})
 		if err != nil || got.Done != 2 || got.Failed != 0 || got.Values[size80] != float64(m.photos[0].bytes+m.photos[1].bytes) {
 			t.Fatalf("%+v, %v", got, err)
 		}
@@ -221,7 +222,7 @@ func TestCommand(t *testing.T) {
 	if len(m.samples) != 2 {
 		t.Errorf("%d samples", len(m.samples))
 	}
-	if _, err := m.folder(t.Context(), experiment.TaskSlot{Arm: "none"}); err == nil || !strings.Contains(err.Error(), "too bad") {
+	if _, err := m.folder(t.Context(), trial.TaskSlot{Arm: "none"}); err == nil || !strings.Contains(err.Error(), "too bad") {
 		t.Errorf("%v", err)
 	}
 }
@@ -252,9 +253,9 @@ func TestServer(t *testing.T) {
 		t.Skip(err)
 	}
 	defer target.Close()
-	slot := experiment.TaskSlot{
+	slot := trial.TaskSlot{
 		Arm: "x", URL: server.URL + "/", Target: target, Random: rand.New(rand.NewPCG(1, 2)), Window: func(bool) {},
-		Instance: &experiment.Instance{URL: map[string]string{"": server.URL + "/"}},
+		Instance: &trial.Instance{URL: map[string]string{"": server.URL + "/"}},
 	}
 	got, err := m.folder(t.Context(), slot)
 	if err != nil || got.Done != 1 || got.Failed != 1 || !strings.Contains(got.FirstFailure, "converting") || got.Values[peak] <= 0 || got.Values[after] <= 0 {
@@ -266,7 +267,7 @@ func TestServer(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	m.burstImages, m.clients, m.each = []string{"a.jpg", "b.jpg"}, 2, 2
-	var crowd experiment.TaskResult
+	var crowd trial.TaskResult
 	values := m.askAll(t.Context(), slot.URL, &crowd)
 	if crowd.Done != 4 || crowd.Failed != 0 || values[originals] != 2 || values[slowest] <= 0 {
 		t.Errorf("%+v, %v", crowd, values)

@@ -15,6 +15,7 @@ import (
 	"millrace/lab/load"
 	"millrace/lab/record"
 	"millrace/lab/stats"
+	"millrace/lab/trial"
 )
 
 const (
@@ -154,7 +155,7 @@ func (p *proof) run(ctx context.Context, res *record.Result) error {
 	plan, rest := p.plan(), p.reserve()
 	plan.Budget = p.Left() - rest
 	share := float64(plan.Budget) / float64(plan.Budget+rest)
-	err := experiment.RunPlan(ctx, plan, res, p.Part(0, share, rest))
+	err := trial.Run(ctx, plan, res, p.Part(0, share, rest))
 	res.Gates = append(res.Gates, kernelGates(res, p.env.Mode)...)
 	if err != nil || ctx.Err() != nil {
 		return err
@@ -167,9 +168,9 @@ func (p *proof) run(ctx context.Context, res *record.Result) error {
 }
 
 // plan is what is measured; the caller sets the budget.
-func (p *proof) plan() experiment.Plan {
+func (p *proof) plan() trial.Plan {
 	work := load.Config{Paths: p.Paths, Connections: p.Connections, Threads: 1}
-	plan := experiment.Plan{
+	plan := trial.Plan{
 		Decide: []string{"cpu_ns", "user_instructions", "requests_per_second"},
 		Delta:  smallestEffect, PerRestart: 1, Seed: p.env.Seed,
 		Slot: time.Second, Warmup: 200 * time.Millisecond,
@@ -178,9 +179,9 @@ func (p *proof) plan() experiment.Plan {
 		plan.Arms = append(plan.Arms, p.arm(a))
 	}
 	about := fmt.Sprintf("%d connections, closed loop", p.Connections)
-	plan.Workloads = []experiment.Workload{{Name: "load", About: "GET, " + about, Load: work}}
+	plan.Workloads = []trial.Workload{{Name: "load", About: "GET, " + about, Load: work}}
 	if p.itself() {
-		plan.Workloads = []experiment.Workload{
+		plan.Workloads = []trial.Workload{
 			{Name: fastLane, About: "GET / (501 bytes) answered by the fast lane, " + about, Load: work},
 			{Name: slowLane, About: "the same with --no-lane, through net/http, " + about, Load: work},
 			p.imageWorkload(),

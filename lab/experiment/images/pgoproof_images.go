@@ -16,9 +16,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"millrace/lab/experiment"
 	"millrace/lab/load"
 	"millrace/lab/record"
+	"millrace/lab/trial"
 )
 
 // imageServer is the workload of millrace that converts images with what is
@@ -113,7 +113,7 @@ func (p *proof) freshImages() (args []string, remove func() error, err error) {
 
 // imageWorkload is what is asked of it: one image after the other, each for the
 // first time.
-func (p *proof) imageWorkload() experiment.Workload {
+func (p *proof) imageWorkload() trial.Workload {
 	cfg := load.Config{
 		Connections: 1, Threads: 1, Requests: proofConversions,
 		Header: http.Header{"Accept": {"image/webp"}},
@@ -125,7 +125,7 @@ func (p *proof) imageWorkload() experiment.Workload {
 		cfg.Paths = append(cfg.Paths, "/"+photoName(i))
 	}
 	about := fmt.Sprintf("GET of a JPEG of %d × %d pixels that is converted to WebP for this request, by what is built in; one client, server and worker together", proofWidth, proofHeight)
-	return experiment.Workload{Name: imageServer, About: about, Load: cfg}
+	return trial.Workload{Name: imageServer, About: about, Load: cfg}
 }
 
 // codecs is part of the name of every function that writes WebP.

@@ -10,10 +10,10 @@ import (
 	"sync"
 	"time"
 
-	"millrace/lab/experiment"
 	"millrace/lab/pgo"
 	"millrace/lab/record"
 	"millrace/lab/subject"
+	"millrace/lab/trial"
 )
 
 // portMark is where a program's arguments have its port.
@@ -46,17 +46,17 @@ func (p *proof) serve(ctx context.Context, exe string, args []string) (*subject.
 // arm is one executable for the trial. Millrace runs three times in each
 // instance, with and without its lane and as an image server; what is not asked
 // costs nothing.
-func (p *proof) arm(a proofArm) experiment.Arm {
+func (p *proof) arm(a proofArm) trial.Arm {
 	runs := map[string][]string{"": p.Args}
 	if p.itself() {
 		runs = map[string][]string{fastLane: p.millraceArgs(false, "off"), slowLane: p.millraceArgs(true, "off")}
 	}
 	shares := &kernelShares{}
-	return experiment.Arm{
+	return trial.Arm{
 		Name: a.name, About: a.about, Size: a.size, Version: a.proof,
 		Command: append([]string{a.exe}, p.exampleArgs()...),
-		Start: func(ctx context.Context) (*experiment.Instance, error) {
-			in := &experiment.Instance{URL: map[string]string{}}
+		Start: func(ctx context.Context) (*trial.Instance, error) {
+			in := &trial.Instance{URL: map[string]string{}}
 			var all []*subject.Process
 			forget := func() error { return nil }
 			in.Stop = func() error {
@@ -87,7 +87,7 @@ func (p *proof) arm(a proofArm) experiment.Arm {
 			shares.begin(in)
 			return in, nil
 		},
-		Extra: func(_ context.Context, in *experiment.Instance) map[string]float64 { return shares.since(in) },
+		Extra: func(_ context.Context, in *trial.Instance) map[string]float64 { return shares.since(in) },
 	}
 }
 
@@ -120,7 +120,7 @@ const leastTicks = 50 * time.Millisecond
 // entries as instances run.
 type kernelShares struct {
 	mu      sync.Mutex
-	targets map[*experiment.Instance]*watchedInstance
+	targets map[*trial.Instance]*watchedInstance
 }
 
 type watchedInstance struct {
@@ -130,7 +130,7 @@ type watchedInstance struct {
 
 // begin watches an instance from its start. Where that fails the control says
 // that it could not look.
-func (k *kernelShares) begin(in *experiment.Instance) {
+func (k *kernelShares) begin(in *trial.Instance) {
 	target, err := record.Open(in.PIDs...)
 	if err != nil {
 		return
@@ -138,13 +138,13 @@ func (k *kernelShares) begin(in *experiment.Instance) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.targets == nil {
-		k.targets = map[*experiment.Instance]*watchedInstance{}
+		k.targets = map[*trial.Instance]*watchedInstance{}
 	}
 	k.targets[in] = &watchedInstance{target: target}
 }
 
 // since is the share since the last call for an instance, or since it began.
-func (k *kernelShares) since(in *experiment.Instance) map[string]float64 {
+func (k *kernelShares) since(in *trial.Instance) map[string]float64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	w := k.targets[in]
@@ -163,7 +163,7 @@ func (k *kernelShares) since(in *experiment.Instance) map[string]float64 {
 	return map[string]float64{kernelShare: float64(used.System) / float64(used.User+used.System)}
 }
 
-func (k *kernelShares) forget(in *experiment.Instance) {
+func (k *kernelShares) forget(in *trial.Instance) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if w := k.targets[in]; w != nil {

@@ -5,9 +5,9 @@ import (
 	"net/http"
 	"slices"
 
-	"millrace/lab/experiment"
 	"millrace/lab/load"
 	"millrace/lab/record"
+	"millrace/lab/trial"
 )
 
 // The workloads that are not of one kind with others.
@@ -52,9 +52,9 @@ func metrics() []record.Metric {
 func readyName(size string) string { return "ready " + size }
 
 // workloads are all, in the order of the report.
-func (m *measurement) workloads() []experiment.Workload {
+func (m *measurement) workloads() []trial.Workload {
 	engines := []string{millrace, embedded}
-	all := []experiment.Workload{{
+	all := []trial.Workload{{
 		Name: folder, About: fmt.Sprintf("%d photographs are converted one after the other, with nothing converted before", len(m.photos)),
 		Arms: []string{vips, cwebp, cwebpFast, millrace, embedded}, Task: m.folder, Decide: []string{perMegapixel, size80, peak},
 	}}
@@ -62,25 +62,25 @@ func (m *measurement) workloads() []experiment.Workload {
 		if m.quick && r.size != "20k" {
 			continue
 		}
-		all = append(all, experiment.Workload{
+		all = append(all, trial.Workload{
 			Name: readyName(r.size), About: "GET of a WebP of some " + r.size + " that is ready, 50 connections, closed loop",
 			Arms: []string{nginx, millrace}, Differ: "nginx has the same bytes in a file that it takes for another type; they were compared before",
 			Load: load.Config{Paths: []string{r.path()}, Connections: 50, Threads: 1, Header: http.Header{"Accept": {"image/webp"}}},
 		})
 	}
-	not := func(name, path, arm string) experiment.Workload {
-		return experiment.Workload{
+	not := func(name, path, arm string) trial.Workload {
+		return trial.Workload{
 			Name: name, About: "GET of " + path + ", which is not served, 5 connections, closed loop",
 			Arms: []string{nginx, arm}, ErrorsExpected: 1, Differ: "each says in its own words that it does not serve that",
 			Load: load.Config{Paths: []string{path}, Connections: 5, Threads: 1},
 		}
 	}
 	all = append(all,
-		experiment.Workload{
+		trial.Workload{
 			Name: burst, About: fmt.Sprintf("%d clients ask at once for %d photographs that are not converted, with a budget of %d MiB", m.clients, m.size.burst, memory),
 			Arms: engines, Task: m.burst, Decide: []string{peak, smallBeside},
 		},
-		experiment.Workload{
+		trial.Workload{
 			Name: inARow, About: fmt.Sprintf("%d pictures of half a megapixel to a whole one, converted again after each of %d changes", m.size.crops, m.passes-1),
 			Arms: engines, Task: m.row, Decide: []string{perMegapixel},
 		},
@@ -88,7 +88,7 @@ func (m *measurement) workloads() []experiment.Workload {
 		not(refused, "/"+smallFile, strict),
 	)
 	if m.quick { // its rests alone would take half of the time
-		all = slices.DeleteFunc(all, func(w experiment.Workload) bool { return w.Name == inARow })
+		all = slices.DeleteFunc(all, func(w trial.Workload) bool { return w.Name == inARow })
 	}
 	return all
 }

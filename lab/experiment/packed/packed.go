@@ -12,6 +12,7 @@ import (
 	"millrace/lab/experiment"
 	"millrace/lab/load"
 	"millrace/lab/record"
+	"millrace/lab/trial"
 )
 
 // The arms.
@@ -78,7 +79,7 @@ func run(ctx context.Context, env experiment.Env, res *record.Result) error {
 		return err
 	}
 	schedule := experiment.Schedule{Rounds: rounds, QuickRounds: 3, Slot: time.Second, QuickSlot: 400 * time.Millisecond, Warmup: 100 * time.Millisecond}
-	err = experiment.RunPlan(ctx, schedule.Plan(m.arms(ctx), chosen, metrics(), env), res, m.Part(0, 1, 0))
+	err = trial.Run(ctx, schedule.Plan(m.arms(ctx), chosen, metrics(), env), res, m.Part(0, 1, 0))
 	peers := []experiment.Peer{{Arm: disk, Name: "Millrace from disk"}, {Arm: nginx, Name: "nginx"}}
 	res.Tables, res.Answer = append(res.Tables, experiment.Tables(res, chosen, peers)...), answer(res, chosen)
 	return err
@@ -113,10 +114,10 @@ func pageFiles() []experiment.File {
 
 // arms are all of them. The packed site is started first, so that it has checked
 // itself when the others are there.
-func (m *measurement) arms(ctx context.Context) []experiment.Arm {
+func (m *measurement) arms(ctx context.Context) []trial.Arm {
 	site := m.Arm(packed, "the site packed into millrace's executable by millrace pack; the first second after its start, in which it checks its contents, is not measured", m.launches[packed])
 	if start := site.Start; start != nil {
-		site.Start = func(ctx context.Context) (*experiment.Instance, error) {
+		site.Start = func(ctx context.Context) (*trial.Instance, error) {
 			in, err := start(ctx)
 			if err != nil {
 				return nil, err
@@ -128,7 +129,7 @@ func (m *measurement) arms(ctx context.Context) []experiment.Arm {
 			return in, nil
 		}
 	}
-	return []experiment.Arm{
+	return []trial.Arm{
 		site,
 		m.Arm(disk, "millrace serve on a folder", m.launches[disk]),
 		m.Arm(nginx, "sendfile, open_file_cache, two workers, no log", m.Nginx(ctx, "")),

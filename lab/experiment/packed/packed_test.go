@@ -10,6 +10,7 @@ import (
 
 	"millrace/lab/experiment"
 	"millrace/lab/record"
+	"millrace/lab/trial"
 )
 
 // TestRows: every row is complete and the plan holds, in quick runs as well.
@@ -28,9 +29,9 @@ func TestRows(t *testing.T) {
 			t.Errorf("%q: %v", r.Name, err)
 		}
 	}
-	arms := []experiment.Arm{{Name: packed}, {Name: disk}, {Name: nginx}}
+	arms := []trial.Arm{{Name: packed}, {Name: disk}, {Name: nginx}}
 	for _, mode := range []record.Mode{record.Quick, record.Full} {
-		p := experiment.Schedule{Rounds: rounds, QuickRounds: 3, Slot: experiment.MinSlot, QuickSlot: experiment.MinSlot}.Plan(arms, all, metrics(), experiment.Env{Mode: mode})
+		p := experiment.Schedule{Rounds: rounds, QuickRounds: 3, Slot: trial.MinSlot, QuickSlot: trial.MinSlot}.Plan(arms, all, metrics(), experiment.Env{Mode: mode})
 		if err := p.Check(); err != nil {
 			t.Error(err)
 		}

@@ -14,6 +14,7 @@ import (
 	"millrace/lab/experiment"
 	"millrace/lab/record"
 	"millrace/lab/subject"
+	"millrace/lab/trial"
 )
 
 // The metrics of the tasks.
@@ -40,16 +41,16 @@ func encodings() []string { return []string{"identity", "gzip", "br"} }
 var errAnswer = errors.New("no page")
 
 // startOften measures the time from a start to the first byte, some times.
-func (m *measurement) startOften(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
+func (m *measurement) startOften(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) {
 	var times []float64
 	for range starts {
 		took, err := m.startOnce(ctx, m.launches[slot.Arm])
 		if err != nil {
-			return experiment.TaskResult{}, err
+			return trial.TaskResult{}, err
 		}
 		times = append(times, float64(took))
 	}
-	return experiment.TaskResult{Values: map[string]float64{firstByte: experiment.Median(times)}, Done: starts}, nil
+	return trial.TaskResult{Values: map[string]float64{firstByte: experiment.Median(times)}, Done: starts}, nil
 }
 
 // startOnce starts a server, asks for the page until there is an answer, and ends
@@ -120,8 +121,8 @@ func askOnce(ctx context.Context, address string) error {
 
 // askForAll asks a server that has done nothing before for every page in every
 // encoding, and reads what it holds then.
-func (m *measurement) askForAll(ctx context.Context, slot experiment.TaskSlot) (result experiment.TaskResult, err error) {
-	err = m.Alone(ctx, slot.Arm, func(in *experiment.Instance, target *record.Target) error {
+func (m *measurement) askForAll(ctx context.Context, slot trial.TaskSlot) (result trial.TaskResult, err error) {
+	err = m.Alone(ctx, slot.Arm, func(in *trial.Instance, target *record.Target) error {
 		files, accepted := pageFiles(), encodings()
 		client := &http.Client{
 			Timeout:   answerTimeout,
@@ -136,7 +137,7 @@ func (m *measurement) askForAll(ctx context.Context, slot experiment.TaskSlot) (
 		}
 		held, err := target.Read()
 		// Of this server, not of the one that the slot is about.
-		result = experiment.TaskResult{Values: map[string]float64{memory: float64(held.RSS)}, Done: uint64(len(files) * len(accepted))}
+		result = trial.TaskResult{Values: map[string]float64{memory: float64(held.RSS)}, Done: uint64(len(files) * len(accepted))}
 		return err
 	})
 	return result, err

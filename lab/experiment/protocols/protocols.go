@@ -18,6 +18,7 @@ import (
 	"millrace/lab/link"
 	"millrace/lab/load/client"
 	"millrace/lab/record"
+	"millrace/lab/trial"
 )
 
 // The arms: the same server, and what it is asked over.
@@ -117,18 +118,18 @@ func run(ctx context.Context, env experiment.Env, res *record.Result) (err error
 	}
 	m.Built()
 	schedule := experiment.Schedule{Rounds: rounds, QuickRounds: 1, Slot: time.Second, QuickSlot: time.Second}
-	err = experiment.RunPlan(ctx, schedule.Plan(m.arms(), chosen, metrics(), env), res, m.Part(0, 1, 0))
+	err = trial.Run(ctx, schedule.Plan(m.arms(), chosen, metrics(), env), res, m.Part(0, 1, 0))
 	m.conclude(res, chosen)
 	return err
 }
 
 // arms are the same server three times.
-func (m *measurement) arms() []experiment.Arm {
-	var all []experiment.Arm
+func (m *measurement) arms() []trial.Arm {
+	var all []trial.Arm
 	for _, p := range peers() {
 		a := m.Arm(p.Arm, "millrace serve with http3: true, no log; asked over "+p.Name, m.server())
 		if a.Start != nil {
-			a.Start = func(ctx context.Context) (*experiment.Instance, error) { return m.start(ctx, p.Arm) }
+			a.Start = func(ctx context.Context) (*trial.Instance, error) { return m.start(ctx, p.Arm) }
 		}
 		all = append(all, a)
 	}
@@ -153,7 +154,7 @@ func (m *measurement) server() experiment.Launch {
 }
 
 // start starts a server, and returns when it answers with the right page.
-func (m *measurement) start(ctx context.Context, arm string) (*experiment.Instance, error) {
+func (m *measurement) start(ctx context.Context, arm string) (*trial.Instance, error) {
 	m.set(link.Conditions{})
 	command := exec.Command
 	if m.link != nil {

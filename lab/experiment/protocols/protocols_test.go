@@ -19,6 +19,7 @@ import (
 	"millrace/lab/experiment"
 	"millrace/lab/link"
 	"millrace/lab/record"
+	"millrace/lab/trial"
 )
 
 // TestRows: every row is complete, the plan holds, and without a link those on the
@@ -30,9 +31,9 @@ func TestRows(t *testing.T) {
 			t.Errorf("%q is incomplete", r.Name)
 		}
 	}
-	var arms []experiment.Arm
+	var arms []trial.Arm
 	for _, p := range peers() {
-		arms = append(arms, experiment.Arm{Name: p.Arm})
+		arms = append(arms, trial.Arm{Name: p.Arm})
 	}
 	plan := experiment.Schedule{Rounds: rounds, Slot: time.Second}.Plan(arms, m.rows(), metrics(), experiment.Env{Mode: record.Full})
 	if err := plan.Check(); err != nil {
@@ -115,7 +116,7 @@ func TestVisits(t *testing.T) {
 	}
 	defer target.Close()
 	for _, arm := range []string{http1, http2, http3} {
-		slot := experiment.TaskSlot{Arm: arm, URL: at, Target: target, Window: func(bool) {}}
+		slot := trial.TaskSlot{Arm: arm, URL: at, Target: target, Window: func(bool) {}}
 		if err := m.look(t.Context(), arm, at); err != nil {
 			t.Errorf("%s: %v", arm, err)
 		}
@@ -137,7 +138,7 @@ func TestVisits(t *testing.T) {
 		missing = ""
 	}
 	m.large++
-	if _, err := m.download(context.Background(), experiment.TaskSlot{Arm: http3, URL: at, Window: func(bool) {}}, where[0]); !errors.Is(err, experiment.ErrAnswer) {
+	if _, err := m.download(context.Background(), trial.TaskSlot{Arm: http3, URL: at, Window: func(bool) {}}, where[0]); !errors.Is(err, experiment.ErrAnswer) {
 		t.Errorf("a file that is too short: %v", err)
 	}
 }

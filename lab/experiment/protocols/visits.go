@@ -14,6 +14,7 @@ import (
 	"millrace/lab/link"
 	"millrace/lab/load/client"
 	"millrace/lab/stats"
+	"millrace/lab/trial"
 )
 
 const (
@@ -42,7 +43,7 @@ func places() []place {
 // A kind is what is asked for.
 type kind struct {
 	name, figure, about string
-	task                func(m *measurement, ctx context.Context, slot experiment.TaskSlot, p place) (experiment.TaskResult, error)
+	task                func(m *measurement, ctx context.Context, slot trial.TaskSlot, p place) (trial.TaskResult, error)
 }
 
 func (m *measurement) kinds() []kind {
@@ -61,7 +62,7 @@ func (m *measurement) rows() []experiment.Row {
 			r := experiment.Row{
 				Name: k.name + p.suffix, About: k.about + ", " + p.about, Figure: k.figure, Metric: experiment.CPU,
 				Ours: http3, Arms: []string{http1, http2, http3}, Quick: true, Headline: k.name == "page" && p.far,
-				Task: func(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
+				Task: func(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) {
 					return k.task(m, ctx, slot, p)
 				},
 			}
@@ -110,9 +111,9 @@ func (t *times) take(do func() error) error {
 	return err
 }
 
-func (t *times) result() experiment.TaskResult {
+func (t *times) result() trial.TaskResult {
 	const twentieth = 0.95
-	return experiment.TaskResult{
+	return trial.TaskResult{
 		Done:   uint64(len(t.all)),
 		Values: map[string]float64{usual: stats.Median(t.all), slow: stats.Quantile(t.all, twentieth)},
 	}
@@ -122,7 +123,7 @@ func (t *times) result() experiment.TaskResult {
 func (m *measurement) amount(n int) int { return max(1, n/m.divisor) }
 
 // small asks for the small page on open connections.
-func (m *measurement) small(ctx context.Context, slot experiment.TaskSlot, p place) (experiment.TaskResult, error) {
+func (m *measurement) small(ctx context.Context, slot trial.TaskSlot, p place) (trial.TaskResult, error) {
 	visitors, times := 8, m.amount(1500)
 	if p.far {
 		visitors, times = 32, m.amount(150)
@@ -133,7 +134,7 @@ func (m *measurement) small(ctx context.Context, slot experiment.TaskSlot, p pla
 }
 
 // page has visitors that come, look at the page and go.
-func (m *measurement) page(ctx context.Context, slot experiment.TaskSlot, p place) (experiment.TaskResult, error) {
+func (m *measurement) page(ctx context.Context, slot trial.TaskSlot, p place) (trial.TaskResult, error) {
 	var paths []string
 	for _, f := range experiment.PageFiles() {
 		paths = append(paths, f.Path)
@@ -182,7 +183,7 @@ func viewHTTP1(ctx context.Context, d client.Dialer, first client.Conn) error {
 }
 
 // download has one visitor that downloads the large file.
-func (m *measurement) download(ctx context.Context, slot experiment.TaskSlot, p place) (experiment.TaskResult, error) {
+func (m *measurement) download(ctx context.Context, slot trial.TaskSlot, p place) (trial.TaskResult, error) {
 	downloads := 1
 	if !p.far {
 		downloads = m.amount(6)
@@ -211,10 +212,10 @@ type burst struct {
 
 // gather has a burst do it. Each visitor does it once before it counts, and before
 // the link loses anything; but for downloads, whose time would be doubled.
-func (m *measurement) gather(ctx context.Context, slot experiment.TaskSlot, p place, c burst) (experiment.TaskResult, error) {
+func (m *measurement) gather(ctx context.Context, slot trial.TaskSlot, p place, c burst) (trial.TaskResult, error) {
 	d, err := client.New(m.options(slot.Arm, slot.URL, p, c.paths...))
 	if err != nil {
-		return experiment.TaskResult{}, err
+		return trial.TaskResult{}, err
 	}
 	defer d.Close() //nolint:errcheck // what it has to say no longer matters
 	conns := make([]client.Conn, c.visitors)
@@ -228,7 +229,7 @@ func (m *measurement) gather(ctx context.Context, slot experiment.TaskSlot, p pl
 		return err
 	})
 	if err != nil {
-		return experiment.TaskResult{}, err
+		return trial.TaskResult{}, err
 	}
 	m.set(p.conditions)
 	var took times

@@ -9,6 +9,7 @@ import (
 
 	"millrace/lab/experiment"
 	"millrace/lab/subject"
+	"millrace/lab/trial"
 )
 
 // The arms.
@@ -42,12 +43,12 @@ const secure = "secure"
 func proxies() []string { return []string{nginx, haproxy, caddy, millrace} }
 
 // arms are all, the baseline first.
-func (m *measurement) arms(ctx context.Context) []experiment.Arm {
+func (m *measurement) arms(ctx context.Context) []trial.Arm {
 	direct := m.MillraceWith(func(p experiment.Place) []string {
 		return []string{"ws", "--listen", p.Address, "--log", "off", "--admin", "off"}
 	})
 	peer := m.Subject(echoSubject, "github.com/lxzan/gws", func(p experiment.Place) []string { return echoArgs(p.Address) })
-	return []experiment.Arm{
+	return []trial.Arm{
 		m.Arm(nginx, "two workers, connections to the upstream kept, no log", m.urls(m.nginx(ctx))),
 		m.Arm(haproxy, "two threads, connections to the upstream kept, no log", m.urls(m.haproxy(ctx))),
 		m.Arm(caddy, "Caddy's reverse_proxy with connections kept, built from its Go module", m.urls(m.caddy())),

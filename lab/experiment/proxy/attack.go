@@ -12,6 +12,7 @@ import (
 	"millrace/lab/load"
 	"millrace/lab/load/client"
 	"millrace/lab/record"
+	"millrace/lab/trial"
 )
 
 // The metrics of the good client and its server under an attack.
@@ -73,7 +74,7 @@ func (m *measurement) attacks() []experiment.Row {
 			// After everything else: it is on servers of their own.
 			Connections: many + 1, Quick: true,
 			About: a.about + fmt.Sprintf(", beside a client that asks for 501 bytes every %v, each time on a new connection", every),
-			Task: func(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
+			Task: func(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) {
 				return m.besiege(ctx, slot, a)
 			},
 		})
@@ -82,12 +83,12 @@ func (m *measurement) attacks() []experiment.Row {
 }
 
 // besiege measures an attack on a server of its own.
-func (m *measurement) besiege(ctx context.Context, slot experiment.TaskSlot, a attack) (got experiment.TaskResult, err error) {
+func (m *measurement) besiege(ctx context.Context, slot trial.TaskSlot, a attack) (got trial.TaskResult, err error) {
 	idle, attacked := 3*time.Second, 6*time.Second
 	if m.quick {
 		idle, attacked = 2*time.Second, 4*time.Second
 	}
-	err = m.Alone(ctx, slot.Arm, func(in *experiment.Instance, target *record.Target) error {
+	err = m.Alone(ctx, slot.Arm, func(in *trial.Instance, target *record.Target) error {
 		a.URL = strings.TrimSuffix(in.URL[""], "/") + a.path
 		if a.Kind == client.Streams {
 			a.URL = strings.TrimSuffix(in.URL[secure], "/") + a.path
@@ -103,7 +104,7 @@ func (m *measurement) besiege(ctx context.Context, slot experiment.TaskSlot, a a
 
 // watch looks at a good client before and during an attack. first is why it failed
 // during that, if it did.
-func (a attack) watch(ctx context.Context, url string, target *record.Target, idle, attacked time.Duration) (got experiment.TaskResult, first, err error) {
+func (a attack) watch(ctx context.Context, url string, target *record.Target, idle, attacked time.Duration) (got trial.TaskResult, first, err error) {
 	g, err := newGood(url)
 	if err != nil {
 		return got, nil, err
@@ -135,7 +136,7 @@ func (a attack) watch(ctx context.Context, url string, target *record.Target, id
 	}
 	most := slices.MaxFunc(readings, func(a, b record.Reading) int { return int(a.RSS) - int(b.RSS) })
 	used := readings[len(readings)-1].CPU - unattacked.CPU
-	return experiment.TaskResult{Done: during.asked, Values: map[string]float64{
+	return trial.TaskResult{Done: during.asked, Values: map[string]float64{
 		goodFailed: float64(during.failed), goodIdle: float64(before.times.Quantile(0.99)), goodP99: float64(during.times.Quantile(0.99)),
 		idleRSS: float64(unattacked.RSS), mostRSS: float64(most.RSS), held: float64(counts.Held), ended: float64(counts.Ended + counts.Refused),
 		experiment.CPU:        float64(used) / float64(during.asked), // of this server, not of the one that the slot is about

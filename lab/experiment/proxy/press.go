@@ -16,6 +16,7 @@ import (
 	"millrace/lab/experiment"
 	"millrace/lab/load"
 	"millrace/lab/load/client"
+	"millrace/lab/trial"
 )
 
 // clientTimeout is how long a connection, or an answer, may take.
@@ -61,7 +62,7 @@ func ask(ctx context.Context, d client.Dialer, want []byte) error {
 }
 
 // press looks whether the answer is right and has h2load ask for it.
-func (m *measurement) press(ctx context.Context, slot experiment.TaskSlot, b experiment.H2loadBurst) (experiment.TaskResult, error) {
+func (m *measurement) press(ctx context.Context, slot trial.TaskSlot, b experiment.H2loadBurst) (trial.TaskResult, error) {
 	protocol := "http2"
 	if b.HTTP1 {
 		protocol = "http1"
@@ -69,11 +70,11 @@ func (m *measurement) press(ctx context.Context, slot experiment.TaskSlot, b exp
 	b.Exe, b.URL = m.h2load, strings.TrimSuffix(slot.Instance.URL[secure], "/")+small
 	d, err := client.New(client.Options{Protocol: protocol, URL: b.URL, Insecure: true, Timeout: clientTimeout})
 	if err != nil {
-		return experiment.TaskResult{}, err
+		return trial.TaskResult{}, err
 	}
 	defer d.Close() //nolint:errcheck // what it has to say no longer matters
 	if err := ask(ctx, d, content(sizeOf(small))); err != nil {
-		return experiment.TaskResult{}, err
+		return trial.TaskResult{}, err
 	}
 	b.Log = filepath.Join(m.Env.Work, "h2load.log")
 	got, _, err := b.Run(ctx, slot)
@@ -102,14 +103,14 @@ func (m *measurement) opened(r experiment.Row) experiment.Row {
 	}
 	r.Figure, r.Metric, r.Connections = "CPU per opening", experiment.CPU, opening
 	r.About += fmt.Sprintf(", sending one message, and its end; %d, of them %d at a time", n, opening)
-	r.Task = func(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
+	r.Task = func(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) {
 		return open(ctx, slot, n)
 	}
 	return r
 }
 
 // open opens WebSockets.
-func open(ctx context.Context, slot experiment.TaskSlot, n int) (experiment.TaskResult, error) {
+func open(ctx context.Context, slot trial.TaskSlot, n int) (trial.TaskResult, error) {
 	var mu sync.Mutex // guards next and times
 	var next int
 	var times load.Histogram
@@ -123,7 +124,7 @@ func open(ctx context.Context, slot experiment.TaskSlot, n int) (experiment.Task
 		},
 	})
 	if err != nil {
-		return experiment.TaskResult{}, err
+		return trial.TaskResult{}, err
 	}
 	defer d.Close() //nolint:errcheck // what it has to say no longer matters
 	one := func(int) error {
@@ -140,7 +141,7 @@ func open(ctx context.Context, slot experiment.TaskSlot, n int) (experiment.Task
 		return errors.Join(err, conn.Close())
 	}
 	if err := experiment.Each(opening, opening, one); err != nil { // what is done for the first time is done then
-		return experiment.TaskResult{}, err
+		return trial.TaskResult{}, err
 	}
 	times = load.Histogram{}
 	slot.Window(true)
@@ -151,7 +152,7 @@ func open(ctx context.Context, slot experiment.TaskSlot, n int) (experiment.Task
 		err = experiment.Sleep(ctx, settle)
 	}
 	slot.Window(false)
-	return experiment.TaskResult{Done: uint64(n), Values: map[string]float64{
+	return trial.TaskResult{Done: uint64(n), Values: map[string]float64{
 		"requests_per_second": float64(n) / took.Seconds(), "latency_p99_ns": float64(times.Quantile(0.99)),
 	}}, err
 }

@@ -14,6 +14,7 @@ import (
 	"millrace/lab/experiment"
 	"millrace/lab/record"
 	"millrace/lab/subject"
+	"millrace/lab/trial"
 )
 
 // rounds are how many times each arm is started anew and given each row.
@@ -98,7 +99,7 @@ func run(ctx context.Context, env experiment.Env, res *record.Result) (err error
 	}
 	defer stopFPM()
 	plan := schedule().Plan(m.arms(ctx), chosen, metrics(), env)
-	err = experiment.RunPlan(ctx, plan, res, m.Part(0, 1, 0))
+	err = trial.Run(ctx, plan, res, m.Part(0, 1, 0))
 	timed, attacks := split(chosen)
 	res.Tables = append(res.Tables, experiment.Tables(res, timed, peers())...)
 	res.Tables = append(res.Tables, attackTable(res, attacks), sideTable(res, timed))

@@ -21,6 +21,7 @@ import (
 	"millrace/lab/load/client"
 	"millrace/lab/record"
 	"millrace/lab/subject"
+	"millrace/lab/trial"
 )
 
 // TestRows: every row is complete and the plan holds, in quick runs as well.
@@ -42,9 +43,9 @@ func TestRows(t *testing.T) {
 				}
 			}
 		}
-		var arms []experiment.Arm
+		var arms []trial.Arm
 		for _, name := range append(proxies(), gws, sockets) {
-			arms = append(arms, experiment.Arm{Name: name})
+			arms = append(arms, trial.Arm{Name: name})
 		}
 		p := schedule().Plan(arms, all, metrics(), experiment.Env{Mode: mode})
 		if err := p.Check(); err != nil {
@@ -117,9 +118,9 @@ func answering(w http.ResponseWriter, r *http.Request) {
 }
 
 // slotOn is a task's slot on a server that is this process.
-func slotOn(plain, overTLS string) experiment.TaskSlot {
-	return experiment.TaskSlot{
-		URL: plain, Instance: &experiment.Instance{URL: map[string]string{"": plain, secure: overTLS}},
+func slotOn(plain, overTLS string) trial.TaskSlot {
+	return trial.TaskSlot{
+		URL: plain, Instance: &trial.Instance{URL: map[string]string{"": plain, secure: overTLS}},
 		Window: func(bool) {}, Length: 100 * time.Millisecond,
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"millrace/lab/experiment"
 	"millrace/lab/load"
 	"millrace/lab/record"
+	"millrace/lab/trial"
 )
 
 // The paths of the application: what they end in is how many bytes it answers.
@@ -138,7 +139,7 @@ func (m *measurement) secured() []experiment.Row {
 // loaded completes a row whose load h2load makes.
 func (m *measurement) loaded(b experiment.H2loadBurst, r experiment.Row) experiment.Row {
 	r.Figure, r.Metric, r.Ours, r.Arms, r.Missing, r.Connections = "CPU per request", experiment.CPU, millrace, proxies(), m.missing, b.Connections
-	r.Task = func(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
+	r.Task = func(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) {
 		return m.press(ctx, slot, b)
 	}
 	return r

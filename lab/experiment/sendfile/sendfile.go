@@ -14,6 +14,7 @@ import (
 	"millrace/lab/load"
 	"millrace/lab/record"
 	"millrace/lab/stats"
+	"millrace/lab/trial"
 )
 
 const (
@@ -95,7 +96,7 @@ func run(ctx context.Context, env experiment.Env, res *record.Result) (err error
 	plan := newPlan(arms, env, size)
 	traceTime := experiment.Budget(env.Mode) / 10
 	plan.Budget = m.Left() - traceTime
-	err = experiment.RunPlan(ctx, plan, res, m.Part(0, 0.95, 0))
+	err = trial.Run(ctx, plan, res, m.Part(0, 0.95, 0))
 	res.Tables, res.Answer = append(res.Tables, figures(res)), answer(res, record.Table{})
 	if err != nil || ctx.Err() != nil {
 		return err
@@ -130,8 +131,8 @@ func writeZeros(dir string, size int64) error {
 	return nil
 }
 
-func (m *measurement) arms(ctx context.Context) []experiment.Arm {
-	var arms []experiment.Arm
+func (m *measurement) arms(ctx context.Context) []trial.Arm {
+	var arms []trial.Arm
 	for _, way := range ways() {
 		l := m.Subject("sendfile", "", func(p experiment.Place) []string {
 			return []string{"-server", "sendfile", "-how", way.how, "-root", p.Site, "-listen", p.Address, "-unix", p.Socket}
@@ -147,21 +148,21 @@ func (m *measurement) arms(ctx context.Context) []experiment.Arm {
 }
 
 // newPlan is what is measured; the caller sets the budget.
-func newPlan(arms []experiment.Arm, env experiment.Env, size int64) experiment.Plan {
+func newPlan(arms []trial.Arm, env experiment.Env, size int64) trial.Plan {
 	one := load.Config{Paths: []string{zerosPath}, Connections: 1, Threads: 1, Requests: 1}
 	times := ""
 	if env.Mode == record.Quick {
 		one.Requests = timesQuick
 		times = fmt.Sprintf(", %d one after the other", one.Requests)
 	}
-	p := experiment.Plan{
+	p := trial.Plan{
 		Arms: arms,
-		Workloads: []experiment.Workload{
+		Workloads: []trial.Workload{
 			{Name: "tcp", About: fmt.Sprintf("download of %d MB on one TCP connection%s", size>>20, times), Load: one},
 			{Name: "unix", About: fmt.Sprintf("download of %d MB on one connection to a UNIX socket%s", size>>20, times), Load: one},
 		},
 		Decide: []string{"bytes_per_second", "cpu_ns_per_mb"},
-		Also:   []experiment.Pair{{Arm: "millrace", Baseline: "nginx"}},
+		Also:   []trial.Pair{{Arm: "millrace", Baseline: "nginx"}},
 		Delta:  smallestEffect, PerRestart: 1, Seed: env.Seed,
 		// Without a warm-up, a window begins with a download, too. Slots are
 		// limits here: the last byte ends a window.

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"millrace/lab/experiment"
 	"millrace/lab/record"
+	"millrace/lab/trial"
 )
 
 // A tally counts calls and the bytes they moved.
@@ -37,7 +37,7 @@ type moved struct {
 
 // traceArms downloads one file from each arm over TCP and UNIX, with every
 // system call of the server counted. It is not timed: tracing slows all down.
-func (m *measurement) traceArms(ctx context.Context, arms []experiment.Arm, limit time.Duration) record.Table {
+func (m *measurement) traceArms(ctx context.Context, arms []trial.Arm, limit time.Duration) record.Table {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	t := record.Table{

@@ -8,6 +8,7 @@ import (
 
 	"millrace/lab/experiment"
 	"millrace/lab/subject"
+	"millrace/lab/trial"
 )
 
 // The arms.
@@ -28,11 +29,11 @@ const (
 func servers() []string { return []string{nginx, h2o, caddy, millrace} }
 
 // arms are all, the baseline first.
-func (m *measurement) arms(ctx context.Context) []experiment.Arm {
+func (m *measurement) arms(ctx context.Context) []trial.Arm {
 	bare := m.Subject(bareNet, "", func(p experiment.Place) []string {
 		return []string{"-server", "page", "-page", filepath.Join(p.Site, pageName), "-listen", p.Address, "-cert", beside(p, m.cert), "-key", beside(p, m.key)}
 	})
-	return []experiment.Arm{
+	return []trial.Arm{
 		m.Arm(nginx, "sendfile, open_file_cache, two workers, no log", m.secure(m.NginxWith(ctx, "tls.conf.tmpl", func(p experiment.Place) map[string]string {
 			return map[string]string{"Site": p.Site, "Address": p.Address, "Cert": m.cert, "Key": m.key}
 		}))),

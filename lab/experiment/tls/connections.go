@@ -9,6 +9,7 @@ import (
 
 	"millrace/lab/experiment"
 	"millrace/lab/record"
+	"millrace/lab/trial"
 )
 
 const (
@@ -40,7 +41,7 @@ var errNotResumed = errors.New("the server has not resumed a session, or has res
 
 // shake measures new connections: a handshake, the page once, and the end. resumed:
 // with a ticket that the server has given before.
-func (m *measurement) shake(ctx context.Context, slot experiment.TaskSlot, http2, resumed bool) (experiment.TaskResult, error) {
+func (m *measurement) shake(ctx context.Context, slot trial.TaskSlot, http2, resumed bool) (trial.TaskResult, error) {
 	configs := make([]*tls.Config, clients)
 	for i := range configs {
 		configs[i] = settings(http2, nil)
@@ -82,13 +83,13 @@ func (m *measurement) shake(ctx context.Context, slot experiment.TaskSlot, http2
 		err = experiment.Sleep(ctx, settle)
 	}
 	slot.Window(false)
-	return experiment.TaskResult{Done: uint64(clients * times)}, err
+	return trial.TaskResult{Done: uint64(clients * times)}, err
 }
 
 // measureIdle measures idle connections on a server of their own that has done
 // nothing before: one that was loaded holds memory that it uses again.
-func (m *measurement) measureIdle(ctx context.Context, slot experiment.TaskSlot, http2 bool) (result experiment.TaskResult, err error) {
-	err = m.Alone(ctx, slot.Arm, func(in *experiment.Instance, target *record.Target) error {
+func (m *measurement) measureIdle(ctx context.Context, slot trial.TaskSlot, http2 bool) (result trial.TaskResult, err error) {
+	err = m.Alone(ctx, slot.Arm, func(in *trial.Instance, target *record.Target) error {
 		result, err = m.hold(ctx, in.URL[""], target, http2, m.most)
 		return err
 	})
@@ -97,18 +98,18 @@ func (m *measurement) measureIdle(ctx context.Context, slot experiment.TaskSlot,
 
 // hold opens connections, asks for the page once on each, lets them idle and reads
 // what the server holds.
-func (m *measurement) hold(ctx context.Context, url string, target *record.Target, http2 bool, n int) (experiment.TaskResult, error) {
+func (m *measurement) hold(ctx context.Context, url string, target *record.Target, http2 bool, n int) (trial.TaskResult, error) {
 	first, err := m.gather(ctx, url, http2, min(warmUp, n))
 	part(first)
 	if err == nil {
 		err = experiment.Sleep(ctx, settle)
 	}
 	if err != nil {
-		return experiment.TaskResult{}, err
+		return trial.TaskResult{}, err
 	}
 	before, err := target.Read()
 	if err != nil {
-		return experiment.TaskResult{}, err
+		return trial.TaskResult{}, err
 	}
 	all, err := m.gather(ctx, url, http2, n)
 	defer part(all)
@@ -116,7 +117,7 @@ func (m *measurement) hold(ctx context.Context, url string, target *record.Targe
 		err = experiment.Sleep(ctx, idleTime)
 	}
 	if err != nil {
-		return experiment.TaskResult{}, err
+		return trial.TaskResult{}, err
 	}
 	after, err := target.Read()
 	// Of this server, not of the one that the slot is about.
@@ -124,7 +125,7 @@ func (m *measurement) hold(ctx context.Context, url string, target *record.Targe
 	if after.RSS > before.RSS {
 		values[perConnection] = float64(after.RSS-before.RSS) / float64(n)
 	}
-	return experiment.TaskResult{Values: values, Done: uint64(n)}, err
+	return trial.TaskResult{Values: values, Done: uint64(n)}, err
 }
 
 // gather opens connections and asks for the page on each. Those that it opened are

@@ -6,6 +6,7 @@ import (
 
 	"millrace/lab/experiment"
 	"millrace/lab/load/client"
+	"millrace/lab/trial"
 )
 
 const (
@@ -20,7 +21,7 @@ const (
 
 // view measures a page as a browser asks for it: the HTML, and when that has come
 // all assets at once, each with a browser's header fields, over one connection.
-func (m *measurement) view(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
+func (m *measurement) view(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) {
 	var paths []string
 	for _, f := range experiment.PageFiles() {
 		paths = append(paths, f.Path)
@@ -29,7 +30,7 @@ func (m *measurement) view(ctx context.Context, slot experiment.TaskSlot) (exper
 		Protocol: "http2", URL: slot.URL, Paths: paths, Header: experiment.Chromium(), Insecure: true, Streams: experiment.Assets, Timeout: visitTimeout,
 	})
 	if err != nil {
-		return experiment.TaskResult{}, err
+		return trial.TaskResult{}, err
 	}
 	defer d.Close() //nolint:errcheck // what it has to say no longer matters
 	conns := make([]client.Conn, visitors)
@@ -71,5 +72,5 @@ func (m *measurement) view(ctx context.Context, slot experiment.TaskSlot) (exper
 		err = look(times)
 	}
 	slot.Window(false)
-	return experiment.TaskResult{Done: uint64(visitors * times)}, err
+	return trial.TaskResult{Done: uint64(visitors * times)}, err
 }

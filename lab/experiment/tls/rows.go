@@ -9,6 +9,7 @@ import (
 	"millrace/lab/experiment"
 	"millrace/lab/load"
 	"millrace/lab/record"
+	"millrace/lab/trial"
 )
 
 func metrics() []record.Metric {
@@ -73,7 +74,7 @@ func (m *measurement) requests() []experiment.Row {
 func (m *measurement) loaded(b experiment.H2loadBurst, r experiment.Row) experiment.Row {
 	r.Figure, r.Metric, r.Ours, r.Arms, r.Missing = "CPU per request", experiment.CPU, millrace, servers(), m.missing
 	r.Connections = b.Connections
-	r.Task = func(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
+	r.Task = func(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) {
 		return m.press(ctx, slot, b)
 	}
 	return r
@@ -103,13 +104,13 @@ func (m *measurement) connections() []experiment.Row {
 		all = append(all, experiment.Row{
 			Name: "handshake-" + p.suffix, Goal: 1.35, Quick: p.http2,
 			About: "a new connection with a full handshake (X25519, ECDSA P-256), one GET / over " + p.name + ", and its end",
-			Task: func(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
+			Task: func(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) {
 				return m.shake(ctx, slot, p.http2, false)
 			},
 		}, experiment.Row{
 			Name: "resumed-" + p.suffix, Goal: 1.2, Quick: p.http2,
 			About: "the same with a session that is resumed by its ticket, over " + p.name,
-			Task: func(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
+			Task: func(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) {
 				return m.shake(ctx, slot, p.http2, true)
 			},
 		})
@@ -121,7 +122,7 @@ func (m *measurement) connections() []experiment.Row {
 		r := experiment.Row{
 			Name: "quiet-" + p.suffix, Figure: "memory per connection", Metric: perConnection, Ours: millrace, Arms: servers(), Quick: p.http2,
 			About: fmt.Sprintf("%d connections over TLS that have asked once over %s, after %v in which nothing happens", m.most, p.name, idleTime),
-			Task: func(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
+			Task: func(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) {
 				return m.measureIdle(ctx, slot, p.http2)
 			},
 		}

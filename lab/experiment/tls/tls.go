@@ -12,6 +12,7 @@ import (
 
 	"millrace/lab/experiment"
 	"millrace/lab/record"
+	"millrace/lab/trial"
 )
 
 // rounds are how many times each arm is started anew and given each row.
@@ -84,7 +85,7 @@ func run(ctx context.Context, env experiment.Env, res *record.Result) (err error
 	}
 	m.Built()
 	plan := schedule().Plan(m.arms(ctx), chosen, metrics(), env)
-	err = experiment.RunPlan(ctx, plan, res, m.Part(0, 1, 0))
+	err = trial.Run(ctx, plan, res, m.Part(0, 1, 0))
 	res.Tables, res.Answer = append(res.Tables, experiment.Tables(res, chosen, peers())...), experiment.Answer(res, chosen)
 	return err
 }

@@ -17,6 +17,7 @@ import (
 	"millrace/lab/experiment"
 	"millrace/lab/record"
 	"millrace/lab/subject"
+	"millrace/lab/trial"
 )
 
 // serve starts net/http over TLS with HTTP/2.
@@ -43,10 +44,10 @@ func pageServer(t *testing.T) (*measurement, string) {
 	return m, s.URL + "/"
 }
 
-func testArms() []experiment.Arm {
-	var arms []experiment.Arm
+func testArms() []trial.Arm {
+	var arms []trial.Arm
 	for _, name := range append(servers(), noLane, bareNet, caddyH3, millraceH3) {
-		arms = append(arms, experiment.Arm{Name: name})
+		arms = append(arms, trial.Arm{Name: name})
 	}
 	return arms
 }
@@ -137,14 +138,14 @@ func TestConfigs(t *testing.T) {
 }
 
 // slotOn is a task's slot on a server that is this process.
-func slotOn(t *testing.T, at string) experiment.TaskSlot {
+func slotOn(t *testing.T, at string) trial.TaskSlot {
 	t.Helper()
 	target, err := record.Open(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = target.Close() })
-	return experiment.TaskSlot{URL: at, Target: target, Window: func(bool) {}, Length: 50 * time.Millisecond}
+	return trial.TaskSlot{URL: at, Target: target, Window: func(bool) {}, Length: 50 * time.Millisecond}
 }
 
 // TestShake: full handshakes are full, and resumed ones are resumed.

@@ -6,6 +6,7 @@ import (
 
 	"millrace/lab/experiment"
 	"millrace/lab/record"
+	"millrace/lab/trial"
 )
 
 // The arms: a program, and what it does where that is not a plain echo.
@@ -34,8 +35,8 @@ func peers() [][2]string {
 }
 
 // arms are all, the baseline first.
-func (m *measurement) arms(ctx context.Context, mode record.Mode) []experiment.Arm {
-	arms := []experiment.Arm{
+func (m *measurement) arms(ctx context.Context, mode record.Mode) []trial.Arm {
+	arms := []trial.Arm{
 		m.Arm(gws, "an echo over gws as its manual shows, default options", m.peer(peers()[0], "ws", "/echo")),
 		m.Arm(millrace, "millrace ws, its echo, no log", m.millrace("/echo")),
 		m.Arm(millrace+channels, "millrace ws --channels", m.millrace("/ws", "--channels")),

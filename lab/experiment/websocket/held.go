@@ -13,6 +13,7 @@ import (
 	"millrace/lab/experiment"
 	"millrace/lab/load/client"
 	"millrace/lab/record"
+	"millrace/lab/trial"
 )
 
 // The metrics of the tasks.
@@ -127,38 +128,38 @@ func each(n int, do func(i int)) {
 }
 
 // idleWorkload is the workload of connections on which nothing happens.
-func idleWorkload(name string, n int, idleTime time.Duration, arms []string) experiment.Workload {
-	return experiment.Workload{
+func idleWorkload(name string, n int, idleTime time.Duration, arms []string) trial.Workload {
+	return trial.Workload{
 		Name: name, About: fmt.Sprintf("%d connections on which nothing happens for %v", n, idleTime),
 		Arms: arms, Decide: []string{perConnection},
-		Task: func(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
+		Task: func(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) {
 			return hold(ctx, slot, n, idleTime)
 		},
 	}
 }
 
 // hold opens connections, lets them idle and reads what the server holds.
-func hold(ctx context.Context, slot experiment.TaskSlot, n int, idleTime time.Duration) (experiment.TaskResult, error) {
+func hold(ctx context.Context, slot trial.TaskSlot, n int, idleTime time.Duration) (trial.TaskResult, error) {
 	first, err := gather(ctx, slot.URL, "", min(warmUp, n))
 	if err != nil {
-		return experiment.TaskResult{}, err
+		return trial.TaskResult{}, err
 	}
 	first.part()
 	if err := experiment.Sleep(ctx, settle); err != nil {
-		return experiment.TaskResult{}, err
+		return trial.TaskResult{}, err
 	}
 	before, err := slot.Target.Read()
 	if err != nil {
-		return experiment.TaskResult{}, err
+		return trial.TaskResult{}, err
 	}
 	slot.Window(true)
 	c, err := gather(ctx, slot.URL, "", n)
 	if err != nil {
-		return experiment.TaskResult{}, err
+		return trial.TaskResult{}, err
 	}
 	defer c.part()
 	if err := experiment.Sleep(ctx, idleTime); err != nil {
-		return experiment.TaskResult{}, err
+		return trial.TaskResult{}, err
 	}
 	after, err := slot.Target.Read()
 	slot.Window(false)
@@ -166,5 +167,5 @@ func hold(ctx context.Context, slot experiment.TaskSlot, n int, idleTime time.Du
 	if after.RSS > before.RSS {
 		values[perConnection] = float64(after.RSS-before.RSS) / float64(len(c.conns))
 	}
-	return experiment.TaskResult{Values: values, Done: uint64(len(c.conns)), Failed: c.failed, FirstFailure: c.first}, err
+	return trial.TaskResult{Values: values, Done: uint64(len(c.conns)), Failed: c.failed, FirstFailure: c.first}, err
 }

@@ -3,10 +3,10 @@ package websocket
 import (
 	"math"
 
-	"millrace/lab/experiment"
 	"millrace/lab/gate"
 	"millrace/lab/record"
 	"millrace/lab/stats"
+	"millrace/lab/trial"
 )
 
 // alpha is the chance of any wrong verdict about one arm.
@@ -71,7 +71,7 @@ func (w *ramp) verdicts(arm string) []record.Verdict {
 			}
 			v.Minutes = spent / float64(max(1, w.blocks())) * float64(d.More)
 		}
-		v.Sentence = experiment.Sentence(v, m)
+		v.Sentence = trial.Sentence(v, m)
 		out = append(out, v)
 	}
 	return out

@@ -14,6 +14,7 @@ import (
 	"millrace/lab/experiment"
 	"millrace/lab/load"
 	"millrace/lab/load/client"
+	"millrace/lab/trial"
 )
 
 const (
@@ -29,12 +30,12 @@ const (
 )
 
 // published is the workload of something that is sent to many.
-func published(subscribers int, every time.Duration, count int) experiment.Workload {
-	return experiment.Workload{
+func published(subscribers int, every time.Duration, count int) trial.Workload {
+	return trial.Workload{
 		Name:  fmt.Sprintf("publish to %d", subscribers),
 		About: fmt.Sprintf("%d publications of %d bytes, one every %v, each to %d subscribers", count, data, every, subscribers),
 		Arms:  []string{gws + channels, millrace + channels, "coder" + channels, "gorilla" + channels}, Decide: []string{"cpu_ns", lagHigh},
-		Task: func(ctx context.Context, slot experiment.TaskSlot) (experiment.TaskResult, error) {
+		Task: func(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) {
 			return broadcast(ctx, slot, subscribers, every, count)
 		},
 	}
@@ -53,18 +54,18 @@ type delivery struct {
 }
 
 // broadcast opens subscribers, publishes, and waits until all have everything.
-func broadcast(ctx context.Context, slot experiment.TaskSlot, n int, every time.Duration, count int) (experiment.TaskResult, error) {
+func broadcast(ctx context.Context, slot trial.TaskSlot, n int, every time.Duration, count int) (trial.TaskResult, error) {
 	hello := ""
 	if strings.HasPrefix(slot.Arm, millrace) {
 		hello = `{"subscribe":"` + channel + `"}`
 	}
 	c, err := gather(ctx, slot.URL, hello, n)
 	if err != nil {
-		return experiment.TaskResult{}, err
+		return trial.TaskResult{}, err
 	}
 	defer c.part()
 	if err := experiment.Sleep(ctx, settle); err != nil {
-		return experiment.TaskResult{}, err
+		return trial.TaskResult{}, err
 	}
 	d := &delivery{began: time.Now(), count: count, first: c.first}
 	receiving, stop := context.WithCancel(ctx)
@@ -81,12 +82,12 @@ func broadcast(ctx context.Context, slot experiment.TaskSlot, n int, every time.
 	late.Stop()
 	slot.Window(false)
 	if err != nil {
-		return experiment.TaskResult{}, err
+		return trial.TaskResult{}, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	due := uint64(n) * uint64(count)
-	return experiment.TaskResult{
+	return trial.TaskResult{
 		Values: map[string]float64{lagMedian: float64(d.lags.Quantile(0.5)), lagHigh: float64(d.lags.Quantile(0.99))},
 		Done:   d.received, Failed: due - min(due, d.received) + d.doubled, FirstFailure: d.first,
 	}, nil
@@ -94,7 +95,7 @@ func broadcast(ctx context.Context, slot experiment.TaskSlot, n int, every time.
 
 // publish posts all publications, each when it is due: if one takes long, the
 // next ones are late, and say so by their time.
-func (d *delivery) publish(ctx context.Context, slot experiment.TaskSlot, every time.Duration) error {
+func (d *delivery) publish(ctx context.Context, slot trial.TaskSlot, every time.Duration) error {
 	transport := &http.Transport{MaxIdleConnsPerHost: 1}
 	defer transport.CloseIdleConnections()
 	poster := &http.Client{Transport: transport, Timeout: messageTimeout}

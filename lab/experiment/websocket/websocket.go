@@ -16,6 +16,7 @@ import (
 	"millrace/lab/record"
 	"millrace/lab/stats"
 	"millrace/lab/subject"
+	"millrace/lab/trial"
 )
 
 // delta is the smallest effect that counts.
@@ -64,7 +65,7 @@ func run(ctx context.Context, env experiment.Env, res *record.Result) (err error
 	}
 	plan := newPlan(m.arms(ctx, env.Mode), env, m.MostConnections(idleConnections))
 	plan.Budget = m.Left()
-	err = experiment.RunPlan(ctx, plan, res, m.Part(0, 1, 0))
+	err = trial.Run(ctx, plan, res, m.Part(0, 1, 0))
 	res.Tables = append(res.Tables, experiment.Beside(res, millrace, millrace+overTLS, millrace+channels, millrace+proxy))
 	res.Answer = answer(res)
 	return err
@@ -85,25 +86,25 @@ const startTime = 10 * time.Second
 
 // newPlan is what is measured, with at most so many quiet connections; the caller
 // sets the budget.
-func newPlan(arms []experiment.Arm, env experiment.Env, most int) experiment.Plan {
-	p := experiment.Plan{
+func newPlan(arms []trial.Arm, env experiment.Env, most int) trial.Plan {
+	p := trial.Plan{
 		Arms: arms, Decide: []string{"cpu_ns", "requests_per_second"}, Metrics: metrics(),
 		Delta: delta, PerRestart: 1, Seed: env.Seed,
 		Slot: 600 * time.Millisecond, Warmup: 100 * time.Millisecond,
 	}
 	for _, peer := range []string{"coder", "gorilla"} {
-		p.Also = append(p.Also, experiment.Pair{Arm: millrace, Baseline: peer})
+		p.Also = append(p.Also, trial.Pair{Arm: millrace, Baseline: peer})
 	}
 	for _, peer := range []string{gws + channels, "coder" + channels, "gorilla" + channels} {
-		p.Also = append(p.Also, experiment.Pair{Arm: millrace + channels, Baseline: peer})
+		p.Also = append(p.Also, trial.Pair{Arm: millrace + channels, Baseline: peer})
 	}
-	p.Also = append(p.Also, experiment.Pair{Arm: millrace + overTLS, Baseline: gws + overTLS}, experiment.Pair{Arm: millrace + proxy, Baseline: "nginx" + proxy})
+	p.Also = append(p.Also, trial.Pair{Arm: millrace + overTLS, Baseline: gws + overTLS}, trial.Pair{Arm: millrace + proxy, Baseline: "nginx" + proxy})
 	p.Also = known(p.Also, arms)
 	if env.Mode == record.Full {
 		p.Workloads = full(most)
 	} else {
 		p.Slot, p.Warmup = 250*time.Millisecond, 50*time.Millisecond
-		p.Workloads = []experiment.Workload{
+		p.Workloads = []trial.Workload{
 			idleWorkload("quiet", min(most, 1000), 500*time.Millisecond, nil), echo(20, 50), published(1000, 20*time.Millisecond, 15),
 		}
 		for i := range p.Workloads {
@@ -124,9 +125,9 @@ func newPlan(arms []experiment.Arm, env experiment.Env, most int) experiment.Pla
 
 // full are the workloads of a full run. Quiet connections come first: memory is
 // read of servers that have done nothing else.
-func full(most int) []experiment.Workload {
+func full(most int) []trial.Workload {
 	const idleTime = 2 * time.Second
-	w := []experiment.Workload{
+	w := []trial.Workload{
 		idleWorkload("quiet", most, idleTime, echoArms()),
 		idleWorkload("quiet over TLS", most/4, idleTime, []string{gws + overTLS, millrace + overTLS}),
 		idleWorkload("quiet, passed on", most/2, idleTime, []string{"nginx" + proxy, millrace + proxy}),
@@ -140,12 +141,12 @@ func full(most int) []experiment.Workload {
 }
 
 // known are the pairs of arms that there are.
-func known(pairs []experiment.Pair, arms []experiment.Arm) []experiment.Pair {
+func known(pairs []trial.Pair, arms []trial.Arm) []trial.Pair {
 	there := map[string]bool{}
 	for _, a := range arms {
 		there[a.Name] = true
 	}
-	var out []experiment.Pair
+	var out []trial.Pair
 	for _, p := range pairs {
 		if there[p.Arm] && there[p.Baseline] {
 			out = append(out, p)
@@ -155,8 +156,8 @@ func known(pairs []experiment.Pair, arms []experiment.Arm) []experiment.Pair {
 }
 
 // echo is the workload of messages that come back.
-func echo(size, connections int) experiment.Workload {
-	return experiment.Workload{
+func echo(size, connections int) trial.Workload {
+	return trial.Workload{
 		Name:  fmt.Sprintf("echo %d B, %d", size, connections),
 		About: fmt.Sprintf("messages of %d bytes, one under way on each of %d connections", size, connections),
 		Load: load.Config{

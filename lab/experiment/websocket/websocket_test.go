@@ -15,6 +15,7 @@ import (
 
 	"millrace/lab/experiment"
 	"millrace/lab/record"
+	"millrace/lab/trial"
 )
 
 // hub is the least server that sends what is posted to all: it reads nothing but
@@ -56,7 +57,7 @@ func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mu.Unlock()
 }
 
-func start(t *testing.T, nth int) experiment.TaskSlot {
+func start(t *testing.T, nth int) trial.TaskSlot {
 	t.Helper()
 	h := &hub{nth: nth}
 	server := httptest.NewServer(h)
@@ -74,9 +75,9 @@ func start(t *testing.T, nth int) experiment.TaskSlot {
 	}
 	t.Cleanup(func() { _ = target.Close() })
 	at := "ws" + server.URL[len("http"):] + "/ws"
-	return experiment.TaskSlot{
+	return trial.TaskSlot{
 		Arm: "hub", URL: at, Target: target, Random: rand.New(rand.NewPCG(1, 2)), Window: func(bool) {},
-		Instance: &experiment.Instance{URL: map[string]string{"": at, publish: server.URL + "/publish"}},
+		Instance: &trial.Instance{URL: map[string]string{"": at, publish: server.URL + "/publish"}},
 	}
 }
 
@@ -114,9 +115,9 @@ func TestParse(t *testing.T) {
 }
 
 func TestPlan(t *testing.T) {
-	var arms []experiment.Arm
+	var arms []trial.Arm
 	for _, name := range append([]string{gws, millrace, millrace + channels, gws + channels}, "coder", "gorilla", "coder"+channels, "gorilla"+channels, gws+overTLS, millrace+overTLS, "nginx"+proxy, millrace+proxy) {
-		arms = append(arms, experiment.Arm{Name: name})
+		arms = append(arms, trial.Arm{Name: name})
 	}
 	for mode, n := range map[record.Mode]int{record.Quick: 4, record.Full: len(arms)} {
 		p := newPlan(arms[:n], experiment.Env{Mode: mode}, idleConnections)

@@ -1,9 +1,10 @@
-package experiment
+package trial
 
 import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"millrace/lab/load"
@@ -35,7 +36,7 @@ func TestTask(t *testing.T) {
 	plan.PerRestart = 1
 	plan.Blocks = []int{12}
 	res := new(record.Result)
-	if err := RunPlan(t.Context(), plan, res, nil); err != nil {
+	if err := Run(t.Context(), plan, res, nil); err != nil {
 		t.Fatal(err)
 	}
 	if len(blocks) != 12 {
@@ -66,5 +67,33 @@ func TestTask(t *testing.T) {
 		if g := gateNamed(t, res, part); g.Status == record.Failed || strings.Contains(g.Detail, "on task: 0 ") {
 			t.Errorf("%+v", g)
 		}
+	}
+}
+
+// A workload of the first block only, which all arms do at once; and verdicts about
+// two workloads together.
+func TestTogetherAndPooled(t *testing.T) {
+	plan := testPlan(testArm(t, "a", 1, 0, "x"), testArm(t, "b", 1, 0, "x"))
+	var meeting sync.WaitGroup
+	meeting.Add(2)
+	task := func(_ context.Context, slot TaskSlot) (TaskResult, error) {
+		return TaskResult{Done: 1, Values: map[string]float64{"seen_ns": map[string]float64{"a": 2, "b": 3}[slot.Arm]}}, nil
+	}
+	plan.Workloads = []Workload{
+		{Name: "one", Task: task}, {Name: "two", Task: task},
+		{Name: "meet", Blocks: 1, Together: true, Decide: []string{"never"}, Task: func(ctx context.Context, slot TaskSlot) (TaskResult, error) {
+			meeting.Done()
+			meeting.Wait() // for ever, if it had to wait for its turn
+			return task(ctx, slot)
+		}},
+	}
+	plan.Decide, plan.Pooled, plan.Placebo, plan.Blocks = []string{"seen_ns"}, "all", "-", []int{6}
+	res := new(record.Result)
+	if err := Run(t.Context(), plan, res, nil); err != nil {
+		t.Fatal(err)
+	}
+	v := verdictOn(t, res, "b", "seen_ns")
+	if len(res.Samples) != 2*6*2+2 || len(res.Verdicts) != 1 || v.Workload != "all" || v.Outcome != record.Worse || v.Blocks != 13 {
+		t.Errorf("%d samples, %+v", len(res.Samples), res.Verdicts)
 	}
 }

@@ -1,6 +1,4 @@
-package experiment
-
-// This file compares arms that serve the same thing. It starts them, loads them
+// Package trial compares arms that serve the same thing. It starts them, loads them
 // one at a time, in random order and in many short slots, with a placebo among
 // them, reads what each slot cost, and decides what that proves.
 //
@@ -10,6 +8,7 @@ package experiment
 // they run the same program (where their memory lies, how their tables hash),
 // so arms are started anew between groups of blocks, and a second instance of
 // the baseline, the placebo, shows how far apart two of the same are.
+package trial
 
 import (
 	"context"
@@ -79,6 +78,10 @@ type Workload struct {
 	Differ string
 	// ErrorsExpected replaces the plan's; 0: the plan's.
 	ErrorsExpected float64
+	// Blocks is how many of the blocks it is measured in, the first ones; 0: all.
+	Blocks int
+	// Together has all arms do the Task at once, for what is no question of speed.
+	Together bool
 }
 
 // A Plan says what is measured and when which verdict is given, before
@@ -112,6 +115,9 @@ type Plan struct {
 	Budget time.Duration
 	// Placebo is the arm that runs a second time; empty: the baseline; "-": none.
 	Placebo string
+	// Pooled gives the verdicts about all workloads together, under this name; empty:
+	// about each.
+	Pooled string
 	// Differ says why answers need not be equal between arms; empty: they must
 	// be, or the result is void.
 	Differ string
@@ -182,13 +188,13 @@ func (p *Plan) checkWorkload(w Workload, arms map[string]bool) error {
 	return nil
 }
 
-// RunPlan carries out a plan. It fills samples, verdicts, gates, machine, metrics,
+// Run carries out a plan. It fills samples, verdicts, gates, machine, metrics,
 // arms and workloads of the result that it is given, and leaves the rest alone.
 // When ctx ends it returns with what was measured and res.Interrupted set, and
 // no error. An arm that cannot start or dies is an error that names it; what was
 // measured is in res then, too, judged as far as it goes and marked as
 // interrupted.
-func RunPlan(ctx context.Context, plan Plan, res *record.Result, watch record.Watch) error {
+func Run(ctx context.Context, plan Plan, res *record.Result, watch record.Watch) error {
 	if err := plan.Check(); err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package experiment
+package trial
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"sync"
 	"time"
 
 	"millrace/lab/gate"
@@ -38,6 +39,7 @@ type trial struct {
 	blocks  int // finished
 	look    int // from 1
 
+	mu      sync.Mutex // guards slots and watch while arms work together
 	slots   []gate.Slot
 	answers gate.Answers
 	spent   time.Duration // in blocks, without the windows and warm-ups themselves
@@ -117,6 +119,9 @@ func (t *trial) block(ctx context.Context) error {
 	slot, windows, first := t.slotLength(), time.Duration(0), len(t.slots)
 	var samples []record.Sample
 	for _, w := range t.plan.Workloads {
+		if w.Blocks > 0 && t.blocks >= w.Blocks {
+			continue
+		}
 		order := t.takingPart(w)
 		t.random.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 		length := slot
@@ -126,13 +131,12 @@ func (t *trial) block(ctx context.Context) error {
 		if w.Slot > 0 {
 			length = w.Slot
 		}
-		for i, r := range order {
-			s, err := t.slot(ctx, r, w, length)
-			if err != nil {
-				return err
-			}
-			s.Order = i
-			samples = append(samples, s)
+		got, err := t.workload(ctx, order, w, length)
+		if err != nil {
+			return err
+		}
+		samples = append(samples, got...)
+		for _, s := range got {
 			if w.Task == nil {
 				windows += time.Duration(s.Seconds*float64(time.Second)) + t.plan.Warmup
 			}
@@ -147,6 +151,25 @@ func (t *trial) block(ctx context.Context) error {
 	t.blocks++
 	t.spent += max(0, time.Since(began)-windows)
 	return nil
+}
+
+// workload has arms do one workload, one after the other or all at once.
+func (t *trial) workload(ctx context.Context, order []*runner, w Workload, length time.Duration) ([]record.Sample, error) {
+	samples := make([]record.Sample, len(order))
+	errs := make([]error, len(order))
+	var all sync.WaitGroup // of one goroutine for each arm, where they work together
+	for i, r := range order {
+		if w.Together {
+			all.Go(func() { samples[i], errs[i] = t.slot(ctx, r, w, length) })
+		} else if samples[i], errs[i] = t.slot(ctx, r, w, length); errs[i] != nil {
+			return nil, errs[i]
+		}
+	}
+	all.Wait()
+	for i := range samples {
+		samples[i].Order = i
+	}
+	return samples, errors.Join(errs...)
 }
 
 func (t *trial) takingPart(w Workload) []*runner {
@@ -241,7 +264,7 @@ func (t *trial) slotLength() time.Duration {
 	}
 	perBlock := 0
 	for _, w := range t.plan.Workloads {
-		if w.Task == nil { // a task takes the time that it takes
+		if w.Task == nil && w.Slot == 0 && (w.Blocks == 0 || t.blocks < w.Blocks) { // the others take the time that they take
 			perBlock += len(t.takingPart(w))
 		}
 	}
@@ -282,6 +305,8 @@ func (t *trial) slot(ctx context.Context, r *runner, w Workload, length time.Dur
 	if r.Extra != nil {
 		maps.Copy(got.values, r.Extra(ctx, r.in))
 	}
+	t.mu.Lock() // of arms that work together
+	defer t.mu.Unlock()
 	t.slots = append(t.slots, got.slot)
 	s := record.Sample{
 		Arm: r.Name, Workload: w.Name, Restart: t.group(), Block: t.blocks,

@@ -1,4 +1,4 @@
-package experiment
+package trial
 
 import (
 	"cmp"
@@ -119,7 +119,11 @@ func (q comparison) key() string { return q.workload + "\x00" + q.metric }
 func (t *trial) verdicts(arm, baseline string) []record.Verdict {
 	family := map[string][]stats.Pair{}
 	var questions []comparison
-	for _, w := range t.plan.Workloads {
+	workloads := t.plan.Workloads
+	if t.plan.Pooled != "" {
+		workloads = []Workload{{Name: t.plan.Pooled}}
+	}
+	for _, w := range workloads {
 		for _, m := range t.res.Metrics {
 			if !slices.Contains(t.plan.decide(w), m.Key) {
 				continue
@@ -155,24 +159,37 @@ func (t *trial) rule() stats.Rule {
 	return r
 }
 
-// pairs are the log-ratios of the blocks in which both arms were measured.
+// pairs are the log-ratios of the blocks in which both arms were measured. Of all
+// workloads together, each workload of a block is a unit: what is pooled brings
+// servers of its own each time.
 func (t *trial) pairs(q comparison, arm, baseline string) []stats.Pair {
-	below := map[int]float64{}
+	type unit struct {
+		workload string
+		block    int
+	}
+	pooled := q.workload == t.plan.Pooled
+	below, units := map[unit]float64{}, map[unit]int{}
 	for _, s := range t.res.Samples {
-		if s.Arm == baseline && s.Workload == q.workload {
-			if v := s.Values[q.metric]; v > 0 {
-				below[s.Block] = v
-			}
+		u := unit{s.Workload, s.Block}
+		if _, known := units[u]; !known {
+			units[u] = len(units)
+		}
+		if v := s.Values[q.metric]; s.Arm == baseline && (pooled || s.Workload == q.workload) && v > 0 {
+			below[u] = v
 		}
 	}
 	var out []stats.Pair
 	for _, s := range t.res.Samples {
-		if s.Arm != arm || s.Workload != q.workload {
+		u := unit{s.Workload, s.Block}
+		v, b := s.Values[q.metric], below[u]
+		if s.Arm != arm || v <= 0 || b <= 0 {
 			continue
 		}
-		if v, b := s.Values[q.metric], below[s.Block]; v > 0 && b > 0 {
-			out = append(out, stats.Pair{Restart: s.Restart, Block: s.Block, LogRatio: math.Log(v / b)})
+		p := stats.Pair{Restart: s.Restart, Block: s.Block, LogRatio: math.Log(v / b)}
+		if pooled {
+			p.Restart, p.Block = units[u], units[u]
 		}
+		out = append(out, p)
 	}
 	return out
 }

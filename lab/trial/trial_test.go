@@ -1,4 +1,4 @@
-package experiment
+package trial
 
 import (
 	"context"
@@ -121,7 +121,7 @@ func gateNamed(t *testing.T, res *record.Result, part string) record.Gate {
 func TestSlower(t *testing.T) {
 	var events []record.Event
 	res := new(record.Result)
-	err := RunPlan(t.Context(), testPlan(testArm(t, "quick", 10, 0, "same"), testArm(t, "slow", 30_000, 0, "same")), res,
+	err := Run(t.Context(), testPlan(testArm(t, "quick", 10, 0, "same"), testArm(t, "slow", 30_000, 0, "same")), res,
 		func(e record.Event) { events = append(events, e) })
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +160,7 @@ func TestDifferentAnswers(t *testing.T) {
 	for _, differ := range []string{"", "it is meant to"} {
 		plan.Differ = differ
 		res := new(record.Result)
-		if err := RunPlan(t.Context(), plan, res, nil); err != nil {
+		if err := Run(t.Context(), plan, res, nil); err != nil {
 			t.Fatal(err)
 		}
 		if failed := gateNamed(t, res, "equal answers").Status == record.Failed; failed != (differ == "") || failed && !res.Void() {
@@ -174,7 +174,7 @@ func TestDies(t *testing.T) {
 	plan := testPlan(testArm(t, "a", 1, 0, "x"), testArm(t, "b", 1, 500, "x"))
 	plan.PerRestart = 10
 	res := new(record.Result)
-	err := RunPlan(t.Context(), plan, res, nil)
+	err := Run(t.Context(), plan, res, nil)
 	if err == nil || !strings.Contains(err.Error(), "b") {
 		t.Fatalf("err = %v, want one that names the arm", err)
 	}
@@ -191,7 +191,7 @@ func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	res := new(record.Result)
-	err := RunPlan(ctx, testPlan(testArm(t, "a", 1, 0, "x"), testArm(t, "b", 1, 0, "x")), res, func(e record.Event) {
+	err := Run(ctx, testPlan(testArm(t, "a", 1, 0, "x"), testArm(t, "b", 1, 0, "x")), res, func(e record.Event) {
 		if e.Kind == record.EventSample && len(res.Samples) == 6 { // in the third block, whatever was measured again
 			cancel()
 		}
@@ -212,7 +212,7 @@ func TestSkipped(t *testing.T) {
 	plan.Blocks = []int{2}
 	plan.Also = []Pair{{"a", "c"}, {"c", "nginx"}}
 	res := new(record.Result)
-	if err := RunPlan(t.Context(), plan, res, nil); err != nil {
+	if err := Run(t.Context(), plan, res, nil); err != nil {
 		t.Fatal(err)
 	}
 	if v := verdictOn(t, res, "a", "cpu_ns"); v.Baseline != "c" {
@@ -225,7 +225,7 @@ func TestSkipped(t *testing.T) {
 		t.Errorf("samples %d, arms %+v, notes %q", len(res.Samples), res.Arms, res.Notes)
 	}
 	res = new(record.Result)
-	if err := RunPlan(t.Context(), testPlan(testArm(t, "a", 1, 0, "x"), skipped), res, nil); err == nil {
+	if err := Run(t.Context(), testPlan(testArm(t, "a", 1, 0, "x"), skipped), res, nil); err == nil {
 		t.Error("one arm was compared with nothing")
 	}
 }
@@ -250,7 +250,7 @@ func TestFixed(t *testing.T) {
 	plan := testPlan(a, b)
 	plan.Blocks = []int{2}
 	res := new(record.Result)
-	if err := RunPlan(t.Context(), plan, res, nil); err != nil {
+	if err := Run(t.Context(), plan, res, nil); err != nil {
 		t.Fatal(err)
 	}
 	if v := verdictOn(t, res, "b", "cpu_ns"); v.Restarts != 1 || v.Blocks != 2 {
