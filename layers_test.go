@@ -56,7 +56,7 @@ var layers = [][]room{
 		{"cache", "control | . | fetch | tier | object rules | purge | fill key rfc9111"},
 		{"websocket", "control | . | channels | conn hub | auth client frame page"},
 		{"php", "."},
-		{"lab", ". | experiment/cache experiment/embed experiment/files experiment/images experiment/packed experiment/protocols experiment/proxy experiment/sendfile experiment/tls experiment/websocket | experiment | trial | gate pgo | live load report subject | link load/client record stats"},
+		{"lab", ". | experiment/cache experiment/embed experiment/images experiment/packed experiment/protocols experiment/proxy experiment/sendfile experiment/tls experiment/websocket | experiment/former | experiment | trial | gate pgo | live load report subject | link load/client record stats"},
 	},
 	{
 		{"internal/server", "certs h3 | . guard"},
@@ -116,6 +116,7 @@ var thirdParty = map[string][]string{
 	"internal/process/handover": {"golang.org/x/sys"}, // the clock that systemd goes by
 	"internal/ops/chart":        {"golang.org/x/image"},
 	"lab/subject":               {"golang.org/x/sys"},
+	"lab/experiment":            {"github.com/goccy/go-yaml"},
 	"lab/link":                  {"golang.org/x/sys"},
 	"lab/load":                  {"golang.org/x/sys"},
 	"lab/load/client":           {"golang.org/x/net", "github.com/gobwas/ws", "github.com/quic-go/quic-go"},

@@ -8,7 +8,7 @@ import (
 	"millrace/lab/experiment"
 	"millrace/lab/experiment/cache"
 	"millrace/lab/experiment/embed"
-	"millrace/lab/experiment/files"
+	"millrace/lab/experiment/former"
 	"millrace/lab/experiment/images"
 	"millrace/lab/experiment/packed"
 	"millrace/lab/experiment/protocols"
@@ -20,32 +20,52 @@ import (
 )
 
 // Experiments lists the built-in ones: first what millrace does beside its peers,
-// then the doubts about published measurements.
-func Experiments() []experiment.Experiment {
-	return []experiment.Experiment{
-		files.Experiment(),
+// then the doubts about published measurements. It fails where a page of
+// lab/experiment/specs is not right.
+func Experiments() ([]experiment.Experiment, error) {
+	var all []experiment.Experiment
+	for _, e := range []struct {
+		name  string
+		hooks func(*experiment.Run) experiment.Hooks
+	}{
+		{"files", nil},
+		{"tls", tls.Hooks},
+		{"proxy", proxy.Hooks},
+		{"packed", packed.Hooks},
+	} {
+		made, err := experiment.New(e.name, e.hooks)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, made)
+	}
+	for _, e := range []former.Experiment{
 		cache.Experiment(),
 		websocket.Experiment(),
-		tls.Experiment(),
 		protocols.Experiment(),
-		proxy.Experiment(),
 		images.Experiment(),
-		packed.Experiment(),
 		embed.Experiment(),
 		sendfile.Experiment(),
 		websocket.RampExperiment(),
 		cache.APIExperiment(),
 		images.PGOExperiment(),
+	} {
+		all = append(all, former.Adapt(e))
 	}
+	return all, nil
 }
 
 // Experiment runs one of them by name. As with Load, the result holds what was
 // measured even where there is an error.
 func Experiment(ctx context.Context, name string, env experiment.Env) (*record.Result, error) {
+	all, err := Experiments()
+	if err != nil {
+		return nil, err
+	}
 	var names []string
-	for _, e := range Experiments() {
+	for _, e := range all {
 		if e.Name == name {
-			return experiment.Run(ctx, record.KindExperiment, e, env)
+			return e.Measure(ctx, record.KindExperiment, env)
 		}
 		names = append(names, e.Name)
 	}

@@ -1,8 +1,11 @@
 package experiment
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"os/exec"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -22,19 +25,32 @@ const (
 	builders = 2
 )
 
-// A Program is one executable of lab/bench/subjects.
-type Program struct {
-	Key   string // in Programs; empty: Name
-	Name  string // of the folder
-	Flags []string
-	Env   []string // added to the go command's: GOARCH=386
-}
-
 // Programs are executables that were built, or why they were not.
 type Programs struct {
-	mu   sync.Mutex // guards byKey while they are built
-	none bool       // there is no source
-	by   map[string]built
+	mu sync.Mutex       // guards by while they are built
+	by map[string]built // by key
+}
+
+// packTime is how long packing the site may take.
+const packTime = time.Minute
+
+// pack packs the site into an executable of millrace, the program "packed".
+func (p *Programs) pack(ctx context.Context, r *Run) {
+	ctx, cancel := context.WithTimeout(ctx, packTime)
+	defer cancel()
+	b := built{path: filepath.Join(r.Env.Work, "millrace-packed")}
+	if r.Env.Millrace == "" {
+		b.err = ErrNoMillrace
+	} else if out, err := exec.CommandContext(ctx, r.Env.Millrace, "pack", r.Site, "-o", b.path).CombinedOutput(); err != nil {
+		b.err = fmt.Errorf("packing the site: %w: %s", err, bytes.TrimSpace(out))
+	}
+	p.by["packed"] = b
+}
+
+// has reports whether there is, or should be, a program with a key.
+func (p *Programs) has(key string) bool {
+	_, ok := p.by[key]
+	return ok
 }
 
 type built struct {
@@ -44,9 +60,6 @@ type built struct {
 
 // Path is the executable with a key.
 func (p *Programs) Path(key string) (string, error) {
-	if p.none {
-		return "", ErrNoSources
-	}
 	b, ok := p.by[key]
 	if !ok {
 		return "", fmt.Errorf("%s was not built", key)
@@ -58,8 +71,11 @@ func (p *Programs) Path(key string) (string, error) {
 // over. Those that could not be built have the reason; only ctx ends it early,
 // and is the only error, which the result explains.
 func (s *Stage) Build(ctx context.Context, list []Program) (*Programs, error) {
-	found := &Programs{by: map[string]built{}, none: s.env.Bench == nil}
-	if found.none {
+	found := &Programs{by: map[string]built{}}
+	if s.env.Bench == nil {
+		for _, p := range list {
+			found.by[p.Key] = built{err: ErrNoSources}
+		}
 		return found, nil
 	}
 	s.announce(list)
@@ -75,10 +91,10 @@ func (s *Stage) Build(ctx context.Context, list []Program) (*Programs, error) {
 	for range builders {
 		group.Go(func() {
 			for p := range queue {
-				s.Emit(record.Event{Kind: record.EventStep, Text: "building lab/bench/subjects/" + p.Name})
-				path, err := s.env.Bench.Build(limited, p.Name, p.Flags, p.Env)
+				s.Emit(record.Event{Kind: record.EventStep, Text: "building lab/bench/subjects/" + p.Folder})
+				path, err := s.env.Bench.Build(limited, p.Folder, p.Flags, p.Env)
 				found.mu.Lock()
-				found.by[p.key()] = built{path, err}
+				found.by[p.Key] = built{path, err}
 				found.mu.Unlock()
 			}
 		})
@@ -90,18 +106,11 @@ func (s *Stage) Build(ctx context.Context, list []Program) (*Programs, error) {
 	return found, ctx.Err()
 }
 
-func (p Program) key() string {
-	if p.Key == "" {
-		return p.Name
-	}
-	return p.Key
-}
-
 // announce says at the start what has to be built first, and what that means.
 func (s *Stage) announce(list []Program) {
 	missing := 0
 	for _, p := range list {
-		if !s.env.Bench.Built(p.Name, p.Flags, p.Env) {
+		if !s.env.Bench.Built(p.Folder, p.Flags, p.Env) {
 			missing++
 		}
 	}

@@ -29,7 +29,7 @@ func TestBuildingLeavesTimeToMeasure(t *testing.T) {
 
 func TestAnnounce(t *testing.T) {
 	bench := &subject.Bench{Dir: t.TempDir()}
-	list := []Program{{Name: "one"}, {Name: "two", Env: []string{"GOARCH=386"}}}
+	list := []Program{{Folder: "one"}, {Folder: "two", Env: []string{"GOARCH=386"}}}
 	var text []string
 	s := NewStage(Env{Bench: bench, Watch: func(e record.Event) { text = append(text, e.Text) }}, &record.Result{})
 	s.announce(list)
@@ -52,7 +52,7 @@ func TestAnnounce(t *testing.T) {
 
 // What could not be built says why, under the key that it was asked for.
 func TestBuildSaysWhatIsMissing(t *testing.T) {
-	none, err := NewStage(Env{}, &record.Result{}).Build(t.Context(), []Program{{Name: "one"}})
+	none, err := NewStage(Env{}, &record.Result{}).Build(t.Context(), []Program{{Key: "one", Folder: "one"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestBuildSaysWhatIsMissing(t *testing.T) {
 		t.Errorf("without a checkout: %v", err)
 	}
 	s := NewStage(Env{Bench: &subject.Bench{Dir: t.TempDir()}}, &record.Result{})
-	programs, err := s.Build(t.Context(), []Program{{Name: "one"}, {Key: "small", Name: "two"}})
+	programs, err := s.Build(t.Context(), []Program{{Key: "one", Folder: "one"}, {Key: "small", Folder: "two"}})
 	if err != nil {
 		t.Fatal(err)
 	}

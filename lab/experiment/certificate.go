@@ -16,7 +16,7 @@ import (
 )
 
 // Certificate makes a key and a certificate signed with it in a folder: P-256, as
-// an ACME client gets it today.
+// an ACME client gets it today. Both are in one file, both.pem, as well.
 func Certificate(dir string) (cert, key string, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -36,8 +36,10 @@ func Certificate(dir string) (cert, key string, err error) {
 		return "", "", fmt.Errorf("encoding a key: %w", err)
 	}
 	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	for name, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: signed}, key: {Type: "PRIVATE KEY", Bytes: raw}} {
-		if err := os.WriteFile(name, pem.EncodeToMemory(block), 0o600); err != nil {
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed})
+	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
+	for name, text := range map[string][]byte{cert: certPEM, key: keyPEM, filepath.Join(dir, "both.pem"): append(certPEM, keyPEM...)} {
+		if err := os.WriteFile(name, text, 0o600); err != nil {
 			return "", "", fmt.Errorf("writing a certificate: %w", err)
 		}
 	}

@@ -1,10 +1,9 @@
-// Package experiment says what an experiment of the lab is, and holds what
-// experiments share: the clock of a run, building what is measured, and figures
-// as text, the trial that compares arms, rows of workloads, file servers and h2load.
-// Experiments about one thing have a package below this one. An experiment
-// repeats a published measurement whose result is in doubt. Before it runs, it
-// states its question, what was claimed, its subjects, workloads and metrics, the
-// rule of its verdicts, and the smallest effect that counts.
+// Package experiment is what the lab's experiments are made of. An experiment repeats
+// a measurement whose result is in doubt, or holds millrace beside its peers. It is a
+// page of specs/ ([Spec]): question, claim and rule, servers, workloads, tables and the
+// sentences of its answer. This package reads the page, starts the servers, has
+// [millrace/lab/trial] measure, and writes tables and answer. What of an experiment is
+// code, its [Hooks] have; those about one thing are in a package below this one.
 package experiment
 
 import (
@@ -17,24 +16,46 @@ import (
 
 	"millrace/lab/record"
 	"millrace/lab/subject"
+	"millrace/lab/trial"
 )
 
 // An Experiment is one question and the way to its answer.
 type Experiment struct {
-	Name     string // as typed: embed-vs-disk
-	Title    string // one line, for the list
-	Question string
-	Claim    string // what was published
-	Rule     string // when which verdict is given
+	*Spec
+	Hooks func(*Run) Hooks // what of it is code; nil: nothing
 
-	// Selects says that it measures only the workloads that [Env].Only names.
-	Selects bool
+	file string // in specs
 
-	// Run measures. It fills res, which has the fields above already, and adds
-	// to it as it goes on: when it fails or ctx ends, res holds what was
-	// measured until then.
+	// Run is of an experiment that has no spec yet.
 	Run func(ctx context.Context, env Env, res *record.Result) error
 }
+
+// New is the experiment of a name, with what of it is code. It fails where the page
+// is not right, which a test sees to.
+func New(name string, hooks func(*Run) Hooks) (Experiment, error) {
+	s, err := Read(name, record.Full)
+	return Experiment{Spec: s, Hooks: hooks, file: name}, err
+}
+
+// Hooks are what of an experiment is code.
+type Hooks struct {
+	// Prepare comes first: it may write files, add to [Run].Fields, Missing, Programs'
+	// flags, and say with [Run.Defer] what is to be done at the end.
+	Prepare func(ctx context.Context) error
+	// Tasks are what is done instead of a load, by the name that workloads have.
+	Tasks map[string]Task
+	// Start replaces how an arm is started, by its name.
+	Start map[string]func(ctx context.Context) (*trial.Instance, error)
+	// Arms are those that are no server of the spec, behind its own.
+	Arms []trial.Arm
+	// After comes after the trial, unless that failed.
+	After func(ctx context.Context) error
+	// Report adds tables, charts, gates and the answer, whatever was measured.
+	Report func()
+}
+
+// A Task does a workload.
+type Task func(ctx context.Context, slot trial.TaskSlot, w Workload) (trial.TaskResult, error)
 
 // Env is what an experiment finds around it.
 type Env struct {
@@ -58,10 +79,10 @@ var (
 // ErrWhole is why some workloads alone are not measured.
 var ErrWhole = errors.New("this experiment measures all of its workloads or none: name none")
 
-// Run runs an experiment. The result holds what was measured even where there
+// Measure runs the experiment. The result holds what was measured even where there
 // is an error. That ctx ended is none: then the result says that it was
 // interrupted.
-func Run(ctx context.Context, kind record.Kind, e Experiment, env Env) (*record.Result, error) {
+func (e Experiment) Measure(ctx context.Context, kind record.Kind, env Env) (*record.Result, error) {
 	if env.Seed == 0 {
 		env.Seed = rand.Uint64()
 	}
@@ -73,7 +94,11 @@ func Run(ctx context.Context, kind record.Kind, e Experiment, env Env) (*record.
 		Mode: env.Mode, Question: e.Question, Claim: e.Claim, Rule: e.Rule,
 		Started: time.Now(), Seed: env.Seed, Machine: record.ReadMachine(),
 	}
-	err := e.Run(ctx, env, res)
+	run := e.measure
+	if e.Run != nil {
+		run = e.Run
+	}
+	err := run(ctx, env, res)
 	res.Ended = time.Now()
 	if ctx.Err() != nil {
 		err = nil

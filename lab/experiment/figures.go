@@ -26,20 +26,18 @@ func VerdictOn(res *record.Result, arm, baseline, workload, metric string) (reco
 	return res.Verdicts[i], true
 }
 
-// Difference is a verdict as the part of a sentence: "−32.8 % [−34.0 %, −31.5 %]",
-// or that none was shown.
+// Difference is a verdict as the part of a sentence: its outcome with the interval,
+// "−32.8 % [−34.0 %, −31.5 %], better".
 func Difference(v record.Verdict) string {
+	change, interval := chart.Effect(v.Ratio, v.Low, v.High)
 	switch v.Outcome {
-	case record.Better, record.Worse:
-		if v.Low > 0 && v.High > 0 {
-			return fmt.Sprintf("%s [%s, %s]", chart.Change(v.Ratio), chart.Change(v.Low), chart.Change(v.High))
-		}
-		return chart.Change(v.Ratio)
 	case record.Equal:
-		return fmt.Sprintf("equal within ±%.3g %%", v.Delta*100)
+		return fmt.Sprintf("equal within ±%.3g %% %s", v.Delta*100, interval)
 	case record.Undecided:
+		return "undecided " + interval
+	case record.Better, record.Worse:
 	}
-	return "no difference shown"
+	return fmt.Sprintf("%s %s, %s", change, interval, v.Outcome)
 }
 
 // MedianOf is the median of an arm's metric over all samples, 0 without any.

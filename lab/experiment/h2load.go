@@ -19,22 +19,17 @@ import (
 	"time"
 
 	"millrace/lab/load"
-	"millrace/lab/subject"
 	"millrace/lab/trial"
 )
 
-// LookForH2load finds h2load.
-func LookForH2load() (exe string, err error) { return subject.Look("h2load", "nghttp2-client") }
-
-// An H2loadBurst is one run of h2load.
-type H2loadBurst struct {
-	Exe                  string // as Look has found it
-	URL                  string
-	Connections, Streams int
-	HTTP1                bool
-	Requests             int           // in all; 0: as many as there are in the slot's length
+// A burst is one run of h2load.
+type burst struct {
+	exe, url             string
+	connections, streams int
+	http1                bool
+	requests             uint64        // in all; 0: as many as there are in the slot's length
 	allowance            time.Duration // 0: endAllowance
-	Log                  string        // a file for the time of each request, which gives the 99th percentile; empty: none
+	log                  string        // a file for the time of each request, which gives the 99th percentile; empty: none
 }
 
 // The time before the window in which the connections are opened. A handshake
@@ -50,41 +45,41 @@ const (
 const endAllowance = time.Minute
 
 // warmUp is the time before the window of a timed run.
-func (b H2loadBurst) warmUp() time.Duration {
-	return warmUpBase + time.Duration(b.Connections)*warmUpPerConnection
+func (b burst) warmUp() time.Duration {
+	return warmUpBase + time.Duration(b.connections)*warmUpPerConnection
 }
 
 // arguments are those of h2load.
-func (b H2loadBurst) arguments(length time.Duration) []string {
-	args := []string{"-t", "1", "-c", strconv.Itoa(b.Connections), "-m", strconv.Itoa(b.Streams)}
-	if b.HTTP1 {
+func (b burst) arguments(length time.Duration) []string {
+	args := []string{"-t", "1", "-c", strconv.Itoa(b.connections), "-m", strconv.Itoa(b.streams)}
+	if b.http1 {
 		args = append(args, "--h1")
 	}
-	if b.Log != "" {
-		args = append(args, "--log-file="+b.Log)
+	if b.log != "" {
+		args = append(args, "--log-file="+b.log)
 	}
-	if b.Requests > 0 {
-		args = append(args, "-n", strconv.Itoa(b.Requests))
+	if b.requests > 0 {
+		args = append(args, "-n", strconv.FormatUint(b.requests, 10))
 	} else {
 		args = append(args, "-D", milliseconds(length), "--warm-up-time", milliseconds(b.warmUp()))
 	}
-	return append(args, b.URL)
+	return append(args, b.url)
 }
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) + "ms" }
 
-// Run has h2load ask, and opens and closes the slot's window: when its own opens
+// run has h2load ask, and opens and closes the slot's window: when its own opens
 // and closes, or, with a count of requests, around all of it. body is how many
 // bytes of bodies have come.
-func (b H2loadBurst) Run(ctx context.Context, slot trial.TaskSlot) (got trial.TaskResult, body uint64, err error) {
+func (b burst) run(ctx context.Context, slot trial.TaskSlot) (got trial.TaskResult, body uint64, err error) {
 	limit := b.warmUp() + slot.Length + cmp.Or(b.allowance, endAllowance)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w after %v", errNoEnd, limit))
 	defer cancel()
-	cmd := exec.CommandContext(ctx, b.Exe, b.arguments(slot.Length)...)
+	cmd := exec.CommandContext(ctx, b.exe, b.arguments(slot.Length)...)
 	var complaints bytes.Buffer
 	cmd.Stderr = &complaints
 	out, err := cmd.StdoutPipe()
-	if b.Requests > 0 {
+	if b.requests > 0 {
 		slot.Window(true)
 		defer slot.Window(false)
 	}
@@ -98,15 +93,15 @@ func (b H2loadBurst) Run(ctx context.Context, slot trial.TaskSlot) (got trial.Ta
 	if err := cmd.Wait(); err != nil {
 		return got, 0, fmt.Errorf("running h2load: %w: %s", cmp.Or(context.Cause(ctx), err), complaints.String())
 	}
-	timed := b.Requests == 0
+	timed := b.requests == 0
 	if got, err = output.result(timed); err != nil {
 		return got, 0, fmt.Errorf("%w; it said:\n%s", err, output.text)
 	}
 	if timed {
 		got.Values["requests_per_second"] = float64(got.Done) / slot.Length.Seconds()
 	}
-	if b.Log != "" {
-		times, err := readLog(b.Log)
+	if b.log != "" {
+		times, err := readLog(b.log)
 		if err != nil {
 			return got, 0, err
 		}

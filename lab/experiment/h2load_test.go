@@ -47,11 +47,11 @@ func TestListen(t *testing.T) {
 }
 
 func TestArguments(t *testing.T) {
-	got := strings.Join(H2loadBurst{URL: "https://x/", Connections: 1000, Streams: 10}.arguments(time.Second), " ")
+	got := strings.Join(burst{url: "https://x/", connections: 1000, streams: 10}.arguments(time.Second), " ")
 	if want := "-t 1 -c 1000 -m 10 -D 1000ms --warm-up-time 3000ms https://x/"; got != want {
 		t.Errorf("%s, not %s", got, want)
 	}
-	got = strings.Join(H2loadBurst{URL: "https://x/", Connections: 1, Streams: 1, HTTP1: true, Requests: 2, Log: "f"}.arguments(time.Second), " ")
+	got = strings.Join(burst{url: "https://x/", connections: 1, streams: 1, http1: true, requests: 2, log: "f"}.arguments(time.Second), " ")
 	if want := "-t 1 -c 1 -m 1 --h1 --log-file=f -n 2 https://x/"; got != want {
 		t.Errorf("%s, not %s", got, want)
 	}
@@ -63,9 +63,9 @@ func TestNoEnd(t *testing.T) {
 	if err := os.WriteFile(exe, []byte("#!/bin/sh\nexec sleep 60\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	b := H2loadBurst{Exe: exe, URL: "https://x/", Connections: 1, Streams: 1, allowance: time.Millisecond}
+	b := burst{exe: exe, url: "https://x/", connections: 1, streams: 1, allowance: time.Millisecond}
 	slot := trial.TaskSlot{Length: time.Millisecond, Window: func(bool) {}}
-	if _, _, err := b.Run(t.Context(), slot); !errors.Is(err, errNoEnd) {
+	if _, _, err := b.run(t.Context(), slot); !errors.Is(err, errNoEnd) {
 		t.Error(err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"strings"
+	"slices"
 	"time"
 
 	"millrace/lab/trial"
@@ -31,34 +31,41 @@ type Probe struct {
 	Body   int // bytes of the body
 }
 
-// look asks a server that has just started for all paths: so that what it does
-// once for each (opening, compressing) is not charged to the first slot. What it
-// answers is kept when the arm is first started.
-func (s *Servers) look(ctx context.Context, name string, in *trial.Instance) error {
-	if len(s.Probed) == 0 {
-		return nil
-	}
-	address := strings.TrimSuffix(strings.TrimPrefix(in.URL[""], "http://"), "/")
-	got, err := probeAll(ctx, address, s.Probed)
+// look asks a server that has just started for the small site. What it answers is kept
+// when the arm is first started.
+func (r *Run) look(ctx context.Context, name string, in *trial.Instance) error {
+	got, err := probeAll(ctx, in.URL["address"], r.probed())
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, known := s.probes[name]; !known {
-		if s.probes == nil {
-			s.probes = map[string][]Probe{}
-		}
-		s.probes[name] = got
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.probes == nil {
+		r.probes = map[string][]Probe{}
+	}
+	if _, known := r.probes[name]; !known {
+		r.probes[name] = got
 	}
 	return nil
 }
 
+// probed are the paths of all loads, each once.
+func (r *Run) probed() (paths []string) {
+	for _, w := range r.Chosen {
+		for _, p := range w.paths() {
+			if w.Task == "" && p != LargePath && !slices.Contains(paths, p) {
+				paths = append(paths, p)
+			}
+		}
+	}
+	return paths
+}
+
 // Probes are what arms answered when they first started, by arm.
-func (s *Servers) Probes() map[string][]Probe {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return maps.Clone(s.probes)
+func (r *Run) Probes() map[string][]Probe {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.probes)
 }
 
 // probeAll asks for paths one after the other on one connection. Any status is

@@ -2,11 +2,13 @@ package experiment
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -40,6 +42,117 @@ func SitePaths() []string {
 		paths = append(paths, f.Path)
 	}
 	return paths
+}
+
+// Assets are what the page of the site "page" has beside its HTML: every third a
+// script, the others images.
+const Assets = 30
+
+// PageFiles are a page and its assets, of 0.6 to 34 KB; the HTML is the first.
+func PageFiles() []File {
+	files := []File{{Name: "page/index.html", Path: "/page/", Size: 8000}}
+	for i := range Assets {
+		kind := "png"
+		if i%3 == 0 {
+			kind = "js"
+		}
+		name := fmt.Sprintf("page/asset-%d.%s", i, kind)
+		files = append(files, File{Name: name, Path: "/" + name, Size: 600 + 40*i*i})
+	}
+	return files
+}
+
+// manyPages are how many pages the site "pages" has.
+const manyPages = 2000
+
+// Pages are pages of 0.6 to 4.6 KB, of which no two are equal: equal ones are packed
+// once.
+func Pages() []File {
+	files := make([]File, manyPages)
+	for i := range files {
+		name := fmt.Sprintf("pages/%d.html", i)
+		files[i] = File{Name: name, Path: "/" + name, Size: 600 + 2*i}
+	}
+	return files
+}
+
+// LargePath is the URL path of the large file: long enough that starting and ending
+// a download do not count, small enough to stay in the page cache.
+const LargePath = "/large.bin"
+
+// writeSite makes the folder that is served of its parts: "site", the small one;
+// "page" and "pages"; "large 64", of so many MiB; "zeros 1024", likewise; "size 512",
+// a file of so many bytes.
+func writeSite(dir string, parts []string) error {
+	for _, part := range parts {
+		kind, amount, _ := strings.Cut(part, " ")
+		n, _ := strconv.ParseInt(amount, 10, 64) // 0 where there is none
+		var err error
+		switch kind {
+		case "site":
+			err = WriteSite(dir, Site())
+		case "page":
+			err = WriteSite(dir, PageFiles())
+		case "pages":
+			err = WriteSite(dir, Pages())
+		case "size":
+			err = WriteSite(dir, []File{SizedFile(int(n))})
+		case "large":
+			err = writeLarge(filepath.Join(dir, LargePath), n<<20)
+		case "zeros":
+			err = writeZeros(filepath.Join(dir, fmt.Sprintf("zeros-%d.bin", n)), n<<20)
+		default:
+			err = fmt.Errorf("there is no part %q of a site", part)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeLarge makes a large file and waits until it is on the disk: real blocks, since
+// a hole would be served from one shared page, and nothing left that the kernel writes
+// back while we measure.
+func writeLarge(name string, size int64) error {
+	return create(name, func(f *os.File) error {
+		_, err := io.CopyN(f, rand.NewChaCha8([32]byte{1}), size)
+		return errors.Join(err, f.Sync())
+	})
+}
+
+// writeZeros makes a hole, which the kernel reads as zeros without a disk.
+func writeZeros(name string, size int64) error {
+	return create(name, func(f *os.File) error {
+		err := f.Truncate(size)
+		_, readErr := io.Copy(io.Discard, f) // the first reader has the kernel make the pages
+		return errors.Join(err, readErr)
+	})
+}
+
+func create(name string, fill func(*os.File) error) error {
+	err := os.MkdirAll(filepath.Dir(name), 0o755)
+	if err == nil {
+		var f *os.File
+		if f, err = os.Create(name); err == nil {
+			err = fill(f)
+			f.Close()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("making a large file: %w", err)
+	}
+	return nil
+}
+
+// siteContent is what must be answered to a path of the small site.
+func siteContent(path string) []byte {
+	for _, f := range Site() {
+		if f.Path == path {
+			return f.Content()
+		}
+	}
+	return nil
 }
 
 // SizedFile is the file of size bytes that the crossover curve is measured on.

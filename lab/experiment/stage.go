@@ -20,10 +20,7 @@ type Stage struct {
 	began time.Time
 	until time.Time // when the budget is over
 
-	mu      sync.Mutex // guards what follows, res.Notes and the watcher
-	planned time.Time  // when planned
-	work    float64    // planned, in whatever measures how long it takes
-	done    float64    // of that work
+	mu sync.Mutex // guards res.Notes and the watcher
 }
 
 // NewStage begins now. Of the time that the mode allows, some is left for
@@ -53,26 +50,11 @@ func (s *Stage) Built() {
 // Left is how much of the budget is left.
 func (s *Stage) Left() time.Duration { return time.Until(s.until) }
 
-// Plan says how much work there will be from now on.
-func (s *Stage) Plan(work float64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.work, s.planned = work, time.Now()
-}
-
-// Emit reports that something that takes time begins. The event's time and
-// progress are filled in.
+// Emit reports that something that takes time begins. The event's time is
+// filled in.
 func (s *Stage) Emit(e record.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.emit(e)
-}
-
-// Step is Emit, and counts some of the planned work as done.
-func (s *Stage) Step(work float64, e record.Event) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.done += work
 	s.emit(e)
 }
 
@@ -110,10 +92,6 @@ func (s *Stage) emit(e record.Event) {
 		return
 	}
 	e.Time = time.Now()
-	if s.work > 0 && s.done > 0 {
-		e.Done = min(1, s.done/s.work)
-		e.Left = time.Duration(float64(time.Since(s.planned)) * (1/e.Done - 1))
-	}
 	s.env.Watch(e)
 }
 

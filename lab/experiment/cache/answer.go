@@ -3,7 +3,7 @@ package cache
 import (
 	"fmt"
 
-	"millrace/lab/experiment"
+	experiment "millrace/lab/experiment/former"
 )
 
 // answerSentence is what clients of a slow API wait, and whether they get their own

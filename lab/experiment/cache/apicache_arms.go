@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"millrace/lab/experiment"
+	experiment "millrace/lab/experiment/former"
 	"millrace/lab/record"
 	"millrace/lab/subject"
 )

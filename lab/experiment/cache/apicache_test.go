@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"millrace/lab/experiment"
+	experiment "millrace/lab/experiment/former"
 	"millrace/lab/load"
 	"millrace/lab/record"
 	"millrace/lab/subject"

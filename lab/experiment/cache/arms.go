@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"millrace/lab/experiment"
+	experiment "millrace/lab/experiment/former"
 	"millrace/lab/subject"
 	"millrace/lab/trial"
 )

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"millrace/lab/experiment"
+	experiment "millrace/lab/experiment/former"
 	"millrace/lab/record"
 	"millrace/lab/trial"
 )

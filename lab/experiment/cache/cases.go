@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"millrace/lab/experiment"
+	experiment "millrace/lab/experiment/former"
 	"millrace/lab/load/client"
 	"millrace/lab/record"
 	"millrace/lab/trial"

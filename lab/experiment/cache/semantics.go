@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"millrace/lab/experiment"
+	experiment "millrace/lab/experiment/former"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strconv"
 
-	"millrace/lab/experiment"
+	experiment "millrace/lab/experiment/former"
 	"millrace/lab/gate"
 	"millrace/lab/load"
 	"millrace/lab/record"

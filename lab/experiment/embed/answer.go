@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"millrace/lab/experiment"
+	experiment "millrace/lab/experiment/former"
 	"millrace/lab/record"
 )
 

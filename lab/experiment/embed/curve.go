@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"millrace/lab/experiment"
+	experiment "millrace/lab/experiment/former"
 	"millrace/lab/load"
 	"millrace/lab/record"
 	"millrace/lab/trial"

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"millrace/lab/experiment"
+	experiment "millrace/lab/experiment/former"
 	"millrace/lab/record"
 	"millrace/lab/subject"
 	"millrace/lab/trial"

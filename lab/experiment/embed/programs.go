@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"millrace/lab/experiment"
+	experiment "millrace/lab/experiment/former"
 )
 
 // overlay writes the file for go build's -overlay that puts files, which lie in

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"millrace/internal/ops/chart"
-	"millrace/lab/experiment"
+	experiment "millrace/lab/experiment/former"
 	"millrace/lab/record"
 )
 

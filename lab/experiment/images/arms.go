@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/lab/experiment"
+	experiment "millrace/lab/experiment/former"
 	"millrace/lab/subject"
 	"millrace/lab/trial"
 )

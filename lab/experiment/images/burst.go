@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"millrace/lab/experiment"
+	experiment "millrace/lab/experiment/former"
 	"millrace/lab/load"
 	"millrace/lab/trial"
 )

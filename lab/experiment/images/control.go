@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"millrace/internal/ops/chart"
-	"millrace/lab/experiment"
+	experiment "millrace/lab/experiment/former"
 	"millrace/lab/pgo"
 	"millrace/lab/record"
 	"millrace/lab/stats"

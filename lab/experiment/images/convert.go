@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"millrace/lab/experiment"
+	experiment "millrace/lab/experiment/former"
 	"millrace/lab/record"
 	"millrace/lab/trial"
 )

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"millrace/lab/experiment"
+	experiment "millrace/lab/experiment/former"
 	"millrace/lab/record"
 )
 

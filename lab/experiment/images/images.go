@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"millrace/lab/experiment"
+	experiment "millrace/lab/experiment/former"
 	"millrace/lab/record"
 	"millrace/lab/stats"
 	"millrace/lab/trial"

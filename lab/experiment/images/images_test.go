@@ -17,7 +17,7 @@ import (
 	"strings"
 	"testing"
 
-	"millrace/lab/experiment"
+	experiment "millrace/lab/experiment/former"
 	"millrace/lab/record"
 	"millrace/lab/trial"
 )

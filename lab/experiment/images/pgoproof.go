@@ -11,7 +11,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"millrace/lab/experiment"
+	"millrace/lab/experiment/former"
+	experiment "millrace/lab/experiment/former"
 	"millrace/lab/load"
 	"millrace/lab/record"
 	"millrace/lab/stats"
@@ -96,7 +97,7 @@ func Prove(ctx context.Context, env experiment.Env, p Proof) (*record.Result, er
 	e.Run = func(ctx context.Context, env experiment.Env, res *record.Result) error {
 		return newProof(env, p, res).run(ctx, res)
 	}
-	return experiment.Run(ctx, record.KindPGO, e, env)
+	return former.Adapt(e).Measure(ctx, record.KindPGO, env)
 }
 
 // proof is one run of the experiment.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"millrace/lab/experiment"
+	experiment "millrace/lab/experiment/former"
 	"millrace/lab/pgo"
 	"millrace/lab/record"
 )

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"millrace/lab/experiment"
+	experiment "millrace/lab/experiment/former"
 	"millrace/lab/link"
 	"millrace/lab/load/client"
 	"millrace/lab/record"

@@ -16,7 +16,7 @@ import (
 
 	quichttp "github.com/quic-go/quic-go/http3"
 
-	"millrace/lab/experiment"
+	experiment "millrace/lab/experiment/former"
 	"millrace/lab/link"
 	"millrace/lab/record"
 	"millrace/lab/trial"

@@ -26,18 +26,6 @@ const (
 	ended      = "attackers_ended"
 )
 
-func attackMetrics() []record.Metric {
-	return []record.Metric{
-		{Key: goodFailed, Name: "failures of the good client", About: "requests without the right answer, or without any within 10 s"},
-		{Key: goodIdle, Name: "99th percentile of the good client before the attack", Unit: "ns"},
-		{Key: goodP99, Name: "99th percentile of the good client under attack", Unit: "ns", About: "from the moment when a request is due, with its connection, to the end of its answer"},
-		{Key: idleRSS, Name: "resident memory before the attack", Unit: "bytes"},
-		{Key: mostRSS, Name: "resident memory at most under attack", Unit: "bytes"},
-		{Key: held, Name: "uploads, answers or streams held at the end"},
-		{Key: ended, Name: "of them ended by the server"},
-	}
-}
-
 const (
 	// every is how often the good client asks, each time on a new connection.
 	every = 20 * time.Millisecond
@@ -51,51 +39,27 @@ const (
 	watchEvery = 100 * time.Millisecond
 )
 
-// An attack is what becomes of a good client meanwhile.
-type attack struct {
-	name, about string
-	path        string
-	client.AbuseConfig
-}
-
-func (m *measurement) attacks() []experiment.Row {
-	uploads := client.AbuseConfig{Kind: client.Uploads, Connections: 500, Length: 8192, Piece: 10, Every: 5 * time.Second}
-	readers := client.AbuseConfig{Kind: client.Readers, Connections: 300, Piece: 1 << 10, Every: time.Second}
-	streams := client.AbuseConfig{Kind: client.Streams, Connections: 3, Streams: 100, Length: 8192, Piece: 10, Every: 5 * time.Second}
-	var all []experiment.Row
-	for _, a := range []attack{
-		{"attack-uploads", "500 slow POSTs: 8 KiB are promised and 10 bytes come every 5 s (slowhttptest -c 500 -B -i 5 -s 8192 -t POST -x 10)", upload, uploads},
-		{"attack-readers", "300 clients that ask for 20 MB and take 1 KiB a second", "/20000000", readers},
-		{"attack-streams", "three HTTP/2 connections with 100 POST requests each that do not end", upload, streams},
-	} {
-		a.Again = time.Second
-		all = append(all, experiment.Row{
-			Name: a.name, Figure: "99th percentile of the good client", Metric: goodP99, Ours: millrace, Arms: proxies(),
-			// After everything else: it is on servers of their own.
-			Connections: many + 1, Quick: true,
-			About: a.about + fmt.Sprintf(", beside a client that asks for 501 bytes every %v, each time on a new connection", every),
-			Task: func(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) {
-				return m.besiege(ctx, slot, a)
-			},
-		})
+// attacks are what may become of others meanwhile.
+func attacks() map[string]client.AbuseConfig {
+	return map[string]client.AbuseConfig{
+		"uploads": {Kind: client.Uploads, Connections: 500, Length: 8192, Piece: 10, Every: 5 * time.Second, Again: time.Second},
+		"readers": {Kind: client.Readers, Connections: 300, Piece: 1 << 10, Every: time.Second, Again: time.Second},
+		"streams": {Kind: client.Streams, Connections: 3, Streams: 100, Length: 8192, Piece: 10, Every: 5 * time.Second, Again: time.Second},
 	}
-	return all
 }
 
 // besiege measures an attack on a server of its own.
-func (m *measurement) besiege(ctx context.Context, slot trial.TaskSlot, a attack) (got trial.TaskResult, err error) {
-	idle, attacked := 3*time.Second, 6*time.Second
-	if m.quick {
-		idle, attacked = 2*time.Second, 4*time.Second
-	}
-	err = m.Alone(ctx, slot.Arm, func(in *trial.Instance, target *record.Target) error {
-		a.URL = strings.TrimSuffix(in.URL[""], "/") + a.path
+func besiege(ctx context.Context, r *experiment.Run, slot trial.TaskSlot, w experiment.Workload) (got trial.TaskResult, err error) {
+	a := attacks()[w.Over]
+	err = r.Alone(ctx, slot.Arm, func(in *trial.Instance, target *record.Target) error {
+		at := in.URL[""]
 		if a.Kind == client.Streams {
-			a.URL = strings.TrimSuffix(in.URL[secure], "/") + a.path
+			at = in.URL["secure"]
 		}
+		a.URL = strings.TrimSuffix(at, "/") + w.Paths[0]
 		var first error
-		if got, first, err = a.watch(ctx, in.URL[""], target, idle, attacked); first != nil {
-			m.Note("%s, %s: the first failure of the good client: %v", a.name, slot.Arm, first)
+		if got, first, err = watch(ctx, a, in.URL[""], target, w.Idle, w.Every); first != nil {
+			r.Note("%s, %s: the first failure of the good client: %v", w.Name, slot.Arm, first)
 		}
 		return err
 	})
@@ -104,13 +68,13 @@ func (m *measurement) besiege(ctx context.Context, slot trial.TaskSlot, a attack
 
 // watch looks at a good client before and during an attack. first is why it failed
 // during that, if it did.
-func (a attack) watch(ctx context.Context, url string, target *record.Target, idle, attacked time.Duration) (got trial.TaskResult, first, err error) {
-	g, err := newGood(url)
+func watch(ctx context.Context, a client.AbuseConfig, url string, target *record.Target, idle, attacked time.Duration) (got trial.TaskResult, first, err error) {
+	good, err := client.New(client.Options{Protocol: "http1", URL: strings.TrimSuffix(url, "/") + small, Timeout: goodTimeout})
 	if err != nil {
 		return got, nil, err
 	}
-	defer g.close()
-	before := g.visit(ctx, idle)
+	defer good.Close() //nolint:errcheck // what it has to say no longer matters
+	before := visits(ctx, good, idle)
 	unattacked, err := target.Read()
 	if err == nil && before.failed > 0 {
 		err = fmt.Errorf("before the attack: %w", before.first)
@@ -118,7 +82,7 @@ func (a attack) watch(ctx context.Context, url string, target *record.Target, id
 	if err != nil {
 		return got, nil, err
 	}
-	running, err := client.BeginAttack(a.AbuseConfig)
+	running, err := client.BeginAttack(a)
 	if err != nil {
 		return got, nil, err
 	}
@@ -127,7 +91,7 @@ func (a attack) watch(ctx context.Context, url string, target *record.Target, id
 	var watched sync.WaitGroup // of one goroutine, which ends with stop
 	watched.Go(func() { readings, _ = target.Watch(watching, watchEvery, nil) })
 	err = experiment.Sleep(ctx, besieged)
-	during := g.visit(ctx, attacked)
+	during := visits(ctx, good, attacked)
 	counts := running.Stop()
 	stop()
 	watched.Wait()
@@ -144,29 +108,16 @@ func (a attack) watch(ctx context.Context, url string, target *record.Target, id
 	}}, during.first, nil
 }
 
-// A good is the client that everybody else is in the way of.
-type good struct {
-	dialer client.Dialer
-	want   []byte
-}
-
-func newGood(url string) (*good, error) {
-	d, err := client.New(client.Options{Protocol: "http1", URL: strings.TrimSuffix(url, "/") + small, Timeout: goodTimeout})
-	return &good{dialer: d, want: content(sizeOf(small))}, err
-}
-
-func (g *good) close() { _ = g.dialer.Close() } // what it has to say no longer matters
-
-// A visit is what became of its requests.
+// A visit is what became of the good client's requests.
 type visit struct {
 	asked, failed uint64
 	first         error // the first failure
 	times         load.Histogram
 }
 
-// visit asks by the clock, whatever becomes of the requests before, and waits for
+// visits asks by the clock, whatever becomes of the requests before, and waits for
 // all of them. One that fails counts with the time that it took.
-func (g *good) visit(ctx context.Context, length time.Duration) (v visit) {
+func visits(ctx context.Context, d client.Dialer, length time.Duration) (v visit) {
 	var mu sync.Mutex // guards v
 	var all sync.WaitGroup
 	began := time.Now()
@@ -175,7 +126,7 @@ func (g *good) visit(ctx context.Context, length time.Duration) (v visit) {
 			break
 		}
 		all.Go(func() { // ends with its answer, or goodTimeout
-			err := ask(ctx, g.dialer, g.want)
+			err := experiment.AskOnce(ctx, d, content(small))
 			took := time.Since(began) - due
 			mu.Lock()
 			defer mu.Unlock()
@@ -190,4 +141,85 @@ func (g *good) visit(ctx context.Context, length time.Duration) (v visit) {
 	}
 	all.Wait()
 	return v
+}
+
+// goodClient is what became of a good client of one server under attack.
+type goodClient struct {
+	failed    float64 // in all rounds
+	idle, p99 float64 // medians, ns
+	rounds    int
+}
+
+// goodClientOf is false where the server was not attacked.
+func goodClientOf(res *record.Result, workload, arm string) (goodClient, bool) {
+	s := goodClient{idle: experiment.MedianOf(res, arm, workload, goodIdle), p99: experiment.MedianOf(res, arm, workload, goodP99)}
+	for _, sample := range res.Samples {
+		if sample.Arm == arm && sample.Workload == workload {
+			s.failed += sample.Values[goodFailed]
+			s.rounds++
+		}
+	}
+	return s, s.rounds > 0
+}
+
+func (s goodClient) most() float64 { return 2*s.idle + float64(allowance) }
+
+// why is why the bar was not reached; empty: it was.
+func (s goodClient) why() string {
+	var why []string
+	if s.failed > 0 {
+		why = append(why, fmt.Sprintf("%.0f failed", s.failed))
+	}
+	if s.p99 > s.most() {
+		why = append(why, "too slow")
+	}
+	return strings.Join(why, ", ")
+}
+
+// report adds what becomes of a good client under each attack, of every server, and
+// under which of them millrace's is well.
+func report(res *record.Result, chosen []experiment.Workload) {
+	t := record.Table{
+		Title: "A good client under attack", Lead: true,
+		About: fmt.Sprintf("No failure in any round, and a 99th percentile of at most twice that of the idle server and %s, is what millrace must reach. "+
+			"Medians of the rounds, failures of all of them together, memory as resident.", experiment.Duration(float64(allowance))),
+		Columns: []string{"attack", "server", "failures", "idle", "under attack", "must be", "", "memory idle", "at most", "attackers held", "ended"},
+	}
+	var well, lost []string
+	for _, w := range chosen {
+		for _, arm := range w.Arms {
+			s, ok := goodClientOf(res, w.Name, arm)
+			if !ok || w.Metric != goodP99 {
+				continue
+			}
+			reached := "reached"
+			if why := s.why(); why != "" {
+				reached = "not reached: " + why
+			}
+			median := func(key string) float64 { return experiment.MedianOf(res, arm, w.Name, key) }
+			t.Rows = append(t.Rows, []string{
+				w.Name, arm, fmt.Sprintf("%.0f", s.failed), experiment.Duration(s.idle), experiment.Duration(s.p99), "0 failures, ≤ " + experiment.Duration(s.most()), reached,
+				experiment.Bytes(median(idleRSS)), experiment.Bytes(median(mostRSS)), fmt.Sprintf("%.0f", median(held)), fmt.Sprintf("%.0f", median(ended)),
+			})
+			switch {
+			case arm != "millrace":
+			case s.why() == "":
+				well = append(well, "“"+w.Name+"”")
+			default:
+				lost = append(lost, fmt.Sprintf("“%s” (%s)", w.Name, s.why()))
+			}
+		}
+	}
+	if len(t.Rows) == 0 {
+		return
+	}
+	res.Tables = append(res.Tables, t)
+	parts := []string{res.Answer}
+	if len(well) > 0 {
+		parts = append(parts, "a good client is well under "+experiment.List(well))
+	}
+	if len(lost) > 0 {
+		parts = append(parts, "a good client suffers under "+experiment.List(lost))
+	}
+	res.Answer = experiment.Capital(strings.TrimPrefix(strings.Join(parts, "; "), "; "))
 }

@@ -1,143 +1,131 @@
-// Package proxy is the experiment proxy: millrace beside nginx, HAProxy and Caddy in
-// front of one application. What is asked for is what a cache does not answer:
-// small and large answers, uploads, misses, personal requests, WebSockets; and the
-// same while others hold connections that do not end.
+// Package proxy is what of the experiment proxy is code: the PHP behind the proxies,
+// WebSockets that are opened, and what becomes of a good client while others hold
+// connections that do not end.
 package proxy
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"os/exec"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"millrace/lab/experiment"
-	"millrace/lab/record"
+	"millrace/lab/load"
+	"millrace/lab/load/client"
 	"millrace/lab/subject"
 	"millrace/lab/trial"
 )
 
-// rounds are how many times each arm is started anew and given each row.
-const rounds = 5
+// small is the path of the good client.
+const small = "/501"
 
-// Experiment is what the lab lists.
-func Experiment() experiment.Experiment {
-	return experiment.Experiment{
-		Name:  "proxy",
-		Title: "the way through: millrace, nginx, HAProxy and Caddy in front of an application, and under slow clients",
-		Question: "What does a proxy spend on a request that it passes on, on an upload, on a cache's miss, on a personal request, on a large answer and " +
-			"on a WebSocket, and what becomes of a good client while others hold connections with uploads, downloads and streams that do not end?",
-		Claim: "Millrace passes a request on for no more than 1.2 of the CPU time that nginx spends, and no slow client is in another's way.",
-		Rule: fmt.Sprintf("In each of %d rounds every server is started anew and does every row once, in random order within a row. A ratio is taken "+
-			"within each round; what is shown is the median of the rounds with the least and the greatest. Of five rounds these two hold the true "+
-			"median with a chance of 94 %%. A row is lost where the median is above 1, and lost clearly where the least is. Under an attack the good client "+
-			"may have no failure in any round, and a 99th percentile of at most twice that of its idle server and %s. There are no further verdicts: five rounds are too few for the lab's tests. The application and its CPU time are "+
-			"the same for all and not counted. The result is void when a server gives a wrong answer or fails to answer.", rounds, experiment.Duration(float64(allowance))),
-		Selects: true,
-		Run:     run,
+// Hooks are those of the experiment.
+func Hooks(r *experiment.Run) experiment.Hooks {
+	r.Right = content
+	return experiment.Hooks{
+		Prepare: func(context.Context) error { return preparePHP(r) },
+		Tasks: map[string]experiment.Task{
+			"open": open,
+			"attack": func(ctx context.Context, slot trial.TaskSlot, w experiment.Workload) (trial.TaskResult, error) {
+				return besiege(ctx, r, slot, w)
+			},
+		},
+		Report: func() { report(r.Res, r.Chosen) },
 	}
 }
 
-// schedule says how long it is measured; a quick run is enough to see that it works.
-func schedule() experiment.Schedule {
-	return experiment.Schedule{
-		Rounds: rounds, QuickRounds: 2, Slot: time.Second, QuickSlot: 400 * time.Millisecond, Warmup: 200 * time.Millisecond,
-		Slow: []string{haproxy, caddy},
-	}
-}
-
-// peers are the columns of the tables.
-func peers() []experiment.Peer {
-	return []experiment.Peer{{Arm: nginx, Name: "nginx"}, {Arm: haproxy, Name: "HAProxy"}, {Arm: caddy, Name: "Caddy"}, {Arm: gws, Name: "gws"}}
-}
-
-// A measurement is one run of the experiment.
-type measurement struct {
-	*experiment.Stage
-	*experiment.Servers
-	quick     bool
-	cert, key string // files
-	app, echo string // host:port of what the proxies are in front of
-	h2load    string // the executable
-	missing   error  // why there is none
-
-	fpmExe, fpm, phpRoot string // php-fpm, its socket, its scripts; empty until it runs
-	fpmMissing           error
-}
-
-func run(ctx context.Context, env experiment.Env, res *record.Result) (err error) {
-	m := &measurement{
-		Stage:   experiment.NewStage(env, res),
-		Servers: &experiment.Servers{Env: env},
-		quick:   env.Mode != record.Full,
-	}
-	m.h2load, m.missing = experiment.LookForH2load()
-	m.fpmExe, m.fpmMissing = lookFPM()
-	chosen, err := experiment.ChooseRows(m.rows(), env.Only, m.quick, m.Note)
+// content is what the application answers to a path, which ends in how many bytes
+// that is; nil: nobody knows.
+func content(path string) []byte {
+	const pattern = "0123456789abcdef"
+	n, err := strconv.Atoi(path[strings.LastIndexByte(path, '/')+1:])
 	if err != nil {
-		return err
+		return nil
 	}
-	if m.cert, m.key, err = experiment.Certificate(env.Work); err != nil {
-		return err
-	}
-	programs := []experiment.Program{{Name: appSubject}, {Name: echoSubject}}
-	if !m.quick {
-		programs = append(programs, experiment.Program{Name: caddy})
-	}
-	if m.Programs, err = m.Build(ctx, programs); err != nil {
-		return err
-	}
-	m.Built()
-	stop, err := m.startUpstreams(ctx)
-	if err != nil {
-		return err
-	}
-	defer stop()
-	stopFPM, err := m.startFPM(ctx, chosen)
-	if err != nil {
-		return err
-	}
-	defer stopFPM()
-	plan := schedule().Plan(m.arms(ctx), chosen, metrics(), env)
-	err = trial.Run(ctx, plan, res, m.Part(0, 1, 0))
-	timed, attacks := split(chosen)
-	res.Tables = append(res.Tables, experiment.Tables(res, timed, peers())...)
-	res.Tables = append(res.Tables, attackTable(res, attacks), sideTable(res, timed))
-	res.Answer = answer(res, timed, attacks)
-	return err
+	return bytes.Repeat([]byte(pattern), n/len(pattern)+1)[:n]
 }
 
-// startUpstreams starts the application and the echo that the proxies are in front of.
-func (m *measurement) startUpstreams(ctx context.Context) (stop func(), err error) {
-	app, err := m.startUpstream(ctx, appSubject, func(address string) []string { return []string{"bytes", "-listen", address} })
-	if err != nil {
-		return nil, err
+// script answers with as many bytes as its query says, or with the length of what
+// was sent to it.
+const script = `<?php
+header('Content-Type: application/octet-stream');
+header('Cache-Control: no-store');
+if ($_SERVER['REQUEST_METHOD'] === 'POST') {
+    echo strlen(file_get_contents('php://input'));
+} else {
+    echo str_repeat('x', (int) $_SERVER['QUERY_STRING']);
+}
+`
+
+// preparePHP finds php-fpm, whose name has its version on Debian, and writes the
+// script.
+func preparePHP(r *experiment.Run) error {
+	r.Fields["PHPRoot"], r.Fields["AsRoot"] = filepath.Join(r.Env.Work, "php-site"), ""
+	if os.Geteuid() == 0 {
+		r.Fields["AsRoot"] = "--allow-to-run-as-root"
 	}
-	echo, err := m.startUpstream(ctx, echoSubject, echoArgs)
-	if err != nil {
-		_ = app.Stop() // that the other one did not start matters more
-		return nil, err
+	exe, err := subject.Look("php-fpm", "php-fpm")
+	for _, dir := range []string{"/usr/sbin", "/usr/local/sbin", "/usr/bin"} {
+		some, _ := filepath.Glob(filepath.Join(dir, "php-fpm[0-9]*")) // the pattern is right
+		if len(some) > 0 && err != nil {
+			exe, err = some[len(some)-1], nil
+		}
 	}
-	m.app, m.echo = app.Address(), echo.Address()
-	return func() { _, _ = app.Stop(), echo.Stop() }, nil // that one died shows in what is passed on to it
+	if err != nil {
+		r.Missing["php-fpm"] = err
+	}
+	r.Tools["php-fpm"] = exe
+	if err = os.MkdirAll(filepath.Join(r.Fields["PHPRoot"], "php"), 0o755); err == nil {
+		err = os.WriteFile(filepath.Join(r.Fields["PHPRoot"], "php", "bytes.php"), []byte(script), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the script: %w", err)
+	}
+	return nil
 }
 
-// startTime is how long a server may take until it listens.
-const startTime = 10 * time.Second
+// settle is how long a server may take to end what was closed.
+const settle = 200 * time.Millisecond
 
-func (m *measurement) startUpstream(ctx context.Context, name string, args func(address string) []string) (*subject.Process, error) {
-	exe, err := m.Programs.Path(name)
+// open opens WebSockets, some at a time, sends one message over each and closes it.
+func open(ctx context.Context, slot trial.TaskSlot, w experiment.Workload) (got trial.TaskResult, err error) {
+	d, err := client.New(w.Options("ws" + strings.TrimPrefix(slot.URL, "http")))
 	if err != nil {
-		return nil, err
+		return got, err
 	}
-	return subject.StartFree(ctx, startTime, func(address string) (*exec.Cmd, error) { return exec.Command(exe, args(address)...), nil })
-}
-
-// answer is about the rows that count most, and about the attacks.
-func answer(res *record.Result, timed, attacks []experiment.Row) string {
-	parts := []string{experiment.Answer(res, timed)}
-	if held := attacksHeld(res, attacks); held != "" {
-		parts = append(parts, held)
+	defer d.Close()   //nolint:errcheck // what it has to say no longer matters
+	var mu sync.Mutex // guards times
+	var times load.Histogram
+	one := func(int) error {
+		began := time.Now()
+		conn, err := d.Dial(ctx)
+		if err != nil {
+			return err
+		}
+		took := time.Since(began)
+		_, err = conn.Do(ctx, 0, nil)
+		mu.Lock()
+		times.Record(took)
+		mu.Unlock()
+		return errors.Join(err, conn.Close())
 	}
-	return strings.TrimPrefix(strings.Join(parts, "; "), "; ")
+	if err := experiment.Each(w.Connections, w.Connections, one); err != nil { // what is done for the first time is done then
+		return got, err
+	}
+	times = load.Histogram{}
+	slot.Window(true)
+	began := time.Now()
+	err = experiment.Each(w.Count, w.Connections, one)
+	took := time.Since(began)
+	err = errors.Join(err, experiment.Sleep(ctx, settle))
+	slot.Window(false)
+	return trial.TaskResult{Done: uint64(w.Count), Values: map[string]float64{
+		"requests_per_second": float64(w.Count) / took.Seconds(), "latency_p99_ns": float64(times.Quantile(0.99)),
+	}}, err
 }

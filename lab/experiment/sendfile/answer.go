@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/lab/experiment"
+	experiment "millrace/lab/experiment/former"
 	"millrace/lab/record"
 )
 

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"millrace/lab/experiment"
+	experiment "millrace/lab/experiment/former"
 	"millrace/lab/load"
 	"millrace/lab/record"
 	"millrace/lab/stats"

@@ -3,7 +3,7 @@ package websocket
 import (
 	"fmt"
 
-	"millrace/lab/experiment"
+	experiment "millrace/lab/experiment/former"
 )
 
 // answerSentence is where servers broke, and what a connection costs those that held.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"millrace/lab/experiment"
+	experiment "millrace/lab/experiment/former"
 	"millrace/lab/record"
 	"millrace/lab/trial"
 )

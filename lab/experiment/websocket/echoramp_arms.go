@@ -5,7 +5,7 @@ import (
 	"os/exec"
 	"time"
 
-	"millrace/lab/experiment"
+	experiment "millrace/lab/experiment/former"
 	"millrace/lab/load"
 	"millrace/lab/record"
 	"millrace/lab/subject"

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"millrace/lab/experiment"
+	experiment "millrace/lab/experiment/former"
 	"millrace/lab/load/client"
 	"millrace/lab/record"
 	"millrace/lab/trial"

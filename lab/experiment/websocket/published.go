@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"millrace/lab/experiment"
+	experiment "millrace/lab/experiment/former"
 	"millrace/lab/load"
 	"millrace/lab/load/client"
 	"millrace/lab/trial"

@@ -6,12 +6,13 @@
 //
 // It does nothing that would make the server's work easier than stated: a
 // connection is never shared, replaced or retried without the caller knowing, no
-// redirect is followed, no cookie kept, no body decompressed, and TLS sessions
-// are never resumed, so each Dial does a full handshake.
+// redirect is followed, no cookie kept, no body decompressed, and no TLS session
+// is resumed unless [Options].TLS has a cache: each Dial does a full handshake.
 package client
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -87,6 +88,9 @@ type Options struct {
 	Header http.Header
 	// Insecure accepts any certificate.
 	Insecure bool
+	// TLS is what handshakes are made with, beside the name of the server, the ALPN and
+	// Insecure; nil: the defaults of crypto/tls without sessions to resume.
+	TLS *tls.Config
 	// Message is what WebSockets send, as text if it is UTF-8, else binary.
 	// Empty: "Hello, echod!\n". At most MaxMessage bytes.
 	Message []byte

@@ -83,13 +83,13 @@ func parseTarget(o *Options) (*target, error) {
 	if err := t.requests(o); err != nil {
 		return nil, err
 	}
-	t.tls = &tls.Config{
-		ServerName:         t.name,
-		InsecureSkipVerify: o.Insecure,
-		// Without a session cache nothing is resumed anyway; this also tells
-		// the server to send no tickets that we would only throw away.
-		SessionTicketsDisabled: true,
+	// Without a session cache nothing is resumed anyway; this also tells the server to
+	// send no tickets that we would only throw away.
+	t.tls = &tls.Config{SessionTicketsDisabled: true}
+	if o.TLS != nil {
+		t.tls = o.TLS.Clone()
 	}
+	t.tls.ServerName, t.tls.InsecureSkipVerify = cmp.Or(t.tls.ServerName, t.name), o.Insecure
 	return t, nil
 }
 

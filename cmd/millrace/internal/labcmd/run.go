@@ -20,8 +20,12 @@ type List struct{}
 
 // Run lists the experiments.
 func (*List) Run(s cli.Streams) error {
+	all, err := lab.Experiments()
+	if err != nil {
+		return err
+	}
 	w := tabwriter.NewWriter(s.Out, 0, 8, 2, ' ', 0)
-	for _, e := range lab.Experiments() {
+	for _, e := range all {
 		if _, err := fmt.Fprintf(w, "%s\t%s\n", e.Name, e.Title); err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package experiment
+package former
 
 // This file starts the servers of the experiments about files, and has the site
 // that they serve.

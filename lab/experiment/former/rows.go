@@ -1,4 +1,4 @@
-package experiment
+package former
 
 // This file is what experiments share whose workloads are rows of one table:
 // chosen by name, measured in a few rounds, and held against a peer within each

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"millrace/lab/record"
 	"millrace/lab/subject"
 )
 
@@ -59,26 +60,46 @@ func TestProbeOfNobody(t *testing.T) {
 	}
 }
 
-func TestNginxAcceptsItsConfig(t *testing.T) {
-	dir := t.TempDir()
-	s := &Servers{Env: Env{Work: dir, Bench: &subject.Bench{Dir: "../bench"}}}
-	l := s.Nginx(t.Context(), "")
-	if missing := (subject.Missing{}); errors.As(l.Missing, &missing) {
-		t.Skip(l.Missing)
-	}
-	if l.Missing != nil {
-		t.Fatal(l.Missing)
-	}
-	p := Place{Site: dir, Dir: dir, Address: "127.0.0.1:8081", Socket: filepath.Join(dir, "s")}
-	if err := l.Prepare(p); err != nil {
+// TestConfigs: every server that has a config gets all of its fields, and nginx and
+// HAProxy take theirs.
+func TestConfigs(t *testing.T) {
+	pages, err := specs.ReadDir("specs")
+	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.CommandContext(t.Context(), l.Exe, append(l.Args(p), "-t")...).CombinedOutput()
-	if err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
-	if l.Version == "" {
-		t.Error("its version is unknown")
+	for _, page := range pages {
+		s, err := Read(strings.TrimSuffix(page.Name(), ".yaml"), record.Full)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := NewRun(Env{Mode: record.Full, Work: t.TempDir(), Bench: &subject.Bench{Dir: "../bench"}, Millrace: "/bin/true"}, s, &record.Result{})
+		if r.Fields["Cert"], r.Fields["Key"], err = Certificate(r.Env.Work); err != nil {
+			t.Fatal(err)
+		}
+		r.Fields["Both"], r.Fields["FPM"], r.Fields["PHPRoot"] = filepath.Join(r.Env.Work, "both.pem"), "/x/fpm", "/x"
+		r.Fields["Upstream"], r.Fields["Echo"] = "127.0.0.1:8083", "127.0.0.1:8084"
+		for _, a := range s.Arms {
+			program, _, _ := strings.Cut(a.Run, " ")
+			flag := map[string]string{"nginx": "-t", "haproxy": "-c"}[program]
+			l, err := r.launch(t.Context(), a)
+			if a.Config == "" || err != nil && flag != "" {
+				continue
+			}
+			l.Arm = a
+			_, args, leave, err := r.ready(l)
+			if err != nil {
+				t.Errorf("%s, %s: %v", s.Name, a.Name, err)
+				continue
+			}
+			if flag != "" {
+				if out, err := exec.CommandContext(t.Context(), l.exe, append(args, flag)...).CombinedOutput(); err != nil {
+					t.Errorf("%s, %s: %v\n%s", s.Name, a.Name, err, out)
+				}
+			}
+			if err := leave(); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 }
 
@@ -91,14 +112,19 @@ func TestCertificate(t *testing.T) {
 	}
 }
 
-// TestLarge: the file has its size, no holes, and the same bytes each time.
+// TestLarge: the file has its size, no holes, and the same bytes each time; one of
+// zeros has its size alone.
 func TestLarge(t *testing.T) {
-	const size = 3 << 20
 	var all [][]byte
 	for range 2 {
 		dir := t.TempDir()
-		if err := WriteLarge(dir, size); err != nil {
+		if err := writeSite(dir, []string{"site", "large 3", "zeros 2", "size 512"}); err != nil {
 			t.Fatal(err)
+		}
+		for name, size := range map[string]int64{"zeros-2.bin": 2 << 20, "size/512.bin": 512, "index.html": 501} {
+			if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() != size {
+				t.Errorf("%s: %v", name, err)
+			}
 		}
 		b, err := os.ReadFile(filepath.Join(dir, LargePath))
 		if err != nil {
@@ -106,8 +132,11 @@ func TestLarge(t *testing.T) {
 		}
 		all = append(all, b)
 	}
-	if len(all[0]) != size || !bytes.Equal(all[0], all[1]) || bytes.Contains(all[0], make([]byte, 16)) {
+	if len(all[0]) != 3<<20 || !bytes.Equal(all[0], all[1]) || bytes.Contains(all[0], make([]byte, 16)) {
 		t.Error("the large file is another one, or has holes")
+	}
+	if err := writeSite(t.TempDir(), []string{"nonsense"}); err == nil {
+		t.Error("a part that there is not")
 	}
 }
 
