@@ -2,9 +2,8 @@ package cache
 
 import (
 	"errors"
-	"maps"
 	"net/http"
-	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,9 +13,11 @@ import (
 	"millrace/cache/purge"
 	"millrace/cache/rfc9111"
 	"millrace/cache/rules"
+	"millrace/internal/access/signin"
 	"millrace/internal/lane"
 	"millrace/internal/observe/trace"
 	"millrace/internal/wire/field"
+	"millrace/internal/wire/message"
 )
 
 // exchange is one request on its way through the cache.
@@ -24,6 +25,8 @@ type exchange struct {
 	h       *Handler
 	w       http.ResponseWriter
 	r       *http.Request
+	head    *message.Request // of r
+	proof   signin.Proof     // for which a gate has admitted it
 	began   time.Time
 	set     *rules.Settings
 	scheme  string // that was asked for, with
@@ -50,16 +53,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.proxy.Refuse(w, r) || h.cors.Preflight(w, r) {
 		return
 	}
-	x := exchange{h: h, w: w, r: r, began: time.Now(), set: h.rules.ForRequest(r.URL.Path), purges: h.purges.Generation().Now()}
-	x.scheme, x.host = h.proxy.AskedHTTP(r)
+	x := h.newExchange(r)
+	x.w, x.purges = w, h.purges.Generation().Now()
 	defer func() { h.record(&x) }()
 	if x.private = x.bypass(); x.private != "" {
 		x.forward()
 		return
 	}
-	x.key = x.makeKey()
-	x.personal = x.set.Personal(r)
-	x.demand = x.set.Policy.Demands(r.Header)
+	x.judge()
 	x.version = h.tiers.Generation(x.key).Now()
 	// A fetch may turn out to be for another client alone: then the next turn starts
 	// a fetch of its own. The other two turns are for lost races.
@@ -97,6 +98,22 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// newExchange makes an exchange that nothing has been decided about.
+func (h *Handler) newExchange(r *http.Request) exchange {
+	head := new(message.Request)
+	head.Of(r)
+	x := exchange{h: h, r: r, head: head, proof: signin.ProofOf(r.Context()), began: time.Now(), set: h.rules.ForRequest(head.Decoded())}
+	x.scheme, x.host = h.proxy.AskedHTTP(r)
+	return x
+}
+
+// judge decides what the request wants of what is stored.
+func (x *exchange) judge() {
+	x.key = x.makeKey()
+	x.personal = x.set.Personal(x.head.Fields, x.proof)
+	x.demand = x.set.Policy.Demands(x.head.Fields)
+}
+
 // errRaces occurs only with a disk that loses what was just written to it.
 var errRaces = errors.New("what came from the upstream was gone before it could be sent, again and again")
 
@@ -104,7 +121,7 @@ var errRaces = errors.New("what came from the upstream was gone before it could 
 // softly. What has been purged for good is dropped on the way.
 func (h *Handler) lookup(x *exchange) (o *object.Object, soft bool) {
 	for {
-		if o = h.tiers.Get(x.key).Find(x.r, h.languages); o == nil {
+		if o = h.tiers.Get(x.key).Find(x.head.Fields, h.languages); o == nil {
 			return nil, false
 		}
 		switch o.State(h.purges.Index()) {
@@ -120,53 +137,38 @@ func (h *Handler) lookup(x *exchange) (o *object.Object, soft bool) {
 
 // request is the exchange as a fetch needs it.
 func (x *exchange) request() fetch.Request {
-	return fetch.Request{R: x.r, Settings: x.set, Demand: x.demand, Key: x.key, Personal: x.personal, Trace: trace.From(x.r.Context())}
+	return fetch.Request{
+		R: x.r, Head: x.head, Proof: x.proof, Scheme: x.scheme, Host: x.host,
+		Settings: x.set, Demand: x.demand, Key: x.key, Personal: x.personal, Trace: trace.From(x.r.Context()),
+	}
 }
 
 // url is the URL of the request as its client, and a purge, names it.
-func (x *exchange) url() string { return x.scheme + "://" + x.host + x.r.URL.RequestURI() }
+func (x *exchange) url() string { return x.scheme + "://" + x.host + x.head.URI() }
 
 // bypass says why the request bypasses the cache; "": it does not.
-func (x *exchange) bypass() string { return bypass(x.h.rules, x.set, x.r) }
+func (x *exchange) bypass() string { return bypass(x.h.rules, x.set, x.head, x.proof) }
 
-func bypass(all *rules.Rules, set *rules.Settings, r *http.Request) string {
-	return private(all, set, about{
-		method: r.Method, body: r.ContentLength != 0, url: r.URL, connection: r.Header["Connection"],
-		admitted: set.ProofOf(r) == rules.Secret,
-		has:      func(name string) bool { return len(r.Header[name]) > 0 },
-	})
-}
-
-// about is what private asks of a request.
-type about struct {
-	method     string
-	body       bool
-	url        *url.URL
-	connection []string
-	admitted   bool                   // for what counts as Authorization, and is not for others
-	has        func(name string) bool // a field
-}
-
-// private says why a request bypasses the cache; "": it does not.
-func private(all *rules.Rules, set *rules.Settings, r about) string {
+func bypass(all *rules.Rules, set *rules.Settings, q *message.Request, proof signin.Proof) string {
+	fields := q.Fields
 	switch {
-	case r.method != http.MethodGet && r.method != http.MethodHead:
+	case q.Method != http.MethodGet && q.Method != http.MethodHead:
 		return "method"
-	case r.has("Upgrade"):
+	case fields.Has("Upgrade"):
 		return "upgrade"
-	case r.body:
+	case q.Length != 0:
 		return "body" // no key says what it holds
-	case r.has("If-Match") || r.has("If-Unmodified-Since"):
+	case fields.Has("If-Match") || fields.Has("If-Unmodified-Since"):
 		return "precondition" // for the origin alone to judge (RFC 9111, 4.3.2)
-	case hopFields(r.connection):
+	case hopFields(fields):
 		return "connection" // they do not reach the upstream, so its answer must not be filed under their values
-	case !all.Sure(r.url):
+	case !all.Sure(q):
 		return "path" // no rule, and no key of one, is surely meant for it
 	case set.Bypass:
 		return "rule"
-	case set.Cookies == rules.Secret && r.has("Cookie"):
+	case set.Cookies == rules.Secret && fields.Has("Cookie"):
 		return "cookie"
-	case set.Auth == rules.Secret && r.has("Authorization"), r.admitted:
+	case set.Auth == rules.Secret && fields.Has("Authorization"), set.ProofOf(fields, proof) == rules.Secret:
 		return "authorization"
 	}
 	return ""
@@ -175,22 +177,20 @@ func private(all *rules.Rules, set *rules.Settings, r about) string {
 // makeKey is the key under which the answer is stored. It is made of what the upstream
 // is sent, so that different spellings of one request share it.
 func (x *exchange) makeKey() string {
-	r := x.r
-	if len(x.set.Made) > 0 {
-		sent := x.h.proxy.SharedHTTP(r, x.set.ByHost).Header
-		q := *r
-		q.Header = maps.Clone(r.Header)
-		for _, name := range x.set.Made {
-			delete(q.Header, name)
-			if values, ok := sent[name]; ok {
-				q.Header[name] = values
+	q := x.head
+	if made := x.set.Made; len(made) > 0 {
+		sent := x.h.proxy.SharedHTTP(x.r, x.set.ByHost).Header
+		q = q.Clone()
+		q.Fields = slices.DeleteFunc(q.Fields, func(l field.Line) bool { return slices.Contains(made, l.Name) })
+		for _, name := range made {
+			for _, value := range sent[name] {
+				q.Fields.Add(name, value)
 			}
 		}
-		r = &q
 	}
-	k := x.set.Key.KeyOf(x.scheme, x.host, r, "")
+	k := x.set.Key.KeyOf(x.scheme, x.host, q, "")
 	if x.h.trusting && x.h.clientHost { // which Host says, where a proxy has asked for another host than its client
-		if host := field.NormalAuthority("", r.Host); host != x.host {
+		if host := field.NormalAuthority("", x.head.Host); host != x.host {
 			k += "\nv:" + strconv.Itoa(len(host)) + ":" + host
 		}
 	}
@@ -199,12 +199,17 @@ func (x *exchange) makeKey() string {
 
 // hopFields reports whether a request's Connection names fields of its own, and
 // not just what concerns the connection.
-func hopFields(lines []string) bool {
-	for name := range field.Members(lines) {
-		switch strings.ToLower(name) {
-		case "close", "keep-alive", "te", "upgrade":
-		default:
-			return true
+func hopFields(fields field.Lines) bool {
+	for i := range fields {
+		if fields[i].Name != "Connection" {
+			continue
+		}
+		for name := range field.Members([]string{fields[i].Value}) {
+			switch strings.ToLower(name) {
+			case "close", "keep-alive", "te", "upgrade":
+			default:
+				return true
+			}
 		}
 	}
 	return false

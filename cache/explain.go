@@ -13,6 +13,7 @@ import (
 	"millrace/cache/tier"
 	"millrace/internal/access/signin"
 	"millrace/internal/observe/redact"
+	"millrace/internal/wire/message"
 )
 
 // Explanation is what the cache knows of one request and would do with it.
@@ -39,21 +40,19 @@ type Explanation struct {
 
 // Explain says what would happen to r now, without doing it.
 func (h *Handler) Explain(r *http.Request) Explanation {
-	x := exchange{h: h, r: r, began: time.Now(), set: h.rules.ForRequest(r.URL.Path)}
-	x.scheme, x.host = h.proxy.AskedHTTP(r)
+	x := h.newExchange(r)
 	e := Explanation{URL: redact.Target(x.url()), Rule: x.set.Name}
 	if why := x.bypass(); why != "" {
 		e.Outcome = "bypass"
 		e.Reason, e.Hint = explainBypass(r, why)
 		return e
 	}
-	x.key, x.personal = x.makeKey(), x.set.Personal(r)
-	x.demand = x.set.Policy.Demands(r.Header)
+	x.judge()
 	e.Key, e.Tier = redact.Text(x.key), "memory"
 	s := h.tiers.Look(x.key)
-	o := s.Find(r, h.languages)
+	o := s.Find(x.head.Fields, h.languages)
 	if o == nil {
-		o, e.Tier = h.tiers.LookOnDisk(r, x.key), tier.Disk
+		o, e.Tier = h.tiers.LookOnDisk(r.Context(), x.head.Fields, x.key), tier.Disk
 	}
 	if s != nil {
 		e.Variants = len(s.Objects)
@@ -78,12 +77,14 @@ func (o Options) Caveat(r *http.Request) (reason, hint string) {
 	if err != nil {
 		return "", ""
 	}
-	set := all.ForRequest(r.URL.Path)
-	if why := bypass(all, set, r); why != "" {
+	var head message.Request
+	head.Of(r)
+	set, proof := all.ForRequest(head.Decoded()), signin.ProofOf(r.Context())
+	if why := bypass(all, set, &head, proof); why != "" {
 		reason, hint = explainBypass(r, why)
 		return "the request bypasses the cache: " + reason, hint
 	}
-	if asked := signin.Presumed(r.Context()); asked != "" && set.Personal(r) {
+	if asked := signin.Presumed(r.Context()); asked != "" && set.Personal(head.Fields, proof) {
 		return "auth asks everybody for " + asked + ", so an answer is kept only if it says public, s-maxage or must-revalidate (RFC 9111, 3.5)", authHint
 	}
 	return "", ""

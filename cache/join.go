@@ -159,13 +159,13 @@ func (x *exchange) arrive(o *object.Object, out fetch.Outcome, err error, joined
 			o = out.Object
 		}
 		down := x.set.Policy.Disconnected && upstream.Unreachable(out.Err)
-		if o != nil && o.Selects(x.r, x.h.languages) && o.State(x.h.purges.Index()) != purge.Gone && o.Facts.OnError(x.r.Header, x.began, down) && x.serve(o, "stale-if-error") {
+		if o != nil && o.Selects(x.head.Fields, x.h.languages) && o.State(x.h.purges.Index()) != purge.Gone && o.Facts.OnError(x.head.Fields, x.began, down) && x.serve(o, "stale-if-error") {
 			x.outcome = "stale"
 			return true
 		}
 		x.fail(out.Err)
 		return true
-	case !out.Object.Selects(x.r, x.h.languages):
+	case !out.Object.Selects(x.head.Fields, x.h.languages):
 		return false
 	}
 	x.outcome, x.reason, x.status = "miss", out.Reason, out.Object.Status

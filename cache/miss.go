@@ -40,7 +40,7 @@ func (h *Handler) misses() bool {
 	return !h.tiers.Slow()
 }
 
-// passMiss is Pass for what is not stored, where the key is the URL alone.
+// passMiss is Pass for what is not stored.
 func (h *Handler) passMiss(q *lane.ForwardRequest, set *rules.Settings) lane.RoundTrip {
 	head := q.Head
 	if !h.misses() || head.Method != http.MethodGet || len(set.Made) > 0 {
@@ -53,17 +53,11 @@ func (h *Handler) passMiss(q *lane.ForwardRequest, set *rules.Settings) lane.Rou
 	}
 	scheme := q.Head.Scheme()
 	host := field.NormalAuthority(scheme, head.Host)
-	key, all := set.Key.ForURL(scheme, host, head.Target)
-	if !all || h.tiers.Look(key) != nil {
-		return nil
-	}
-	if !h.proxy.Tries(q) {
-		return nil
-	}
 	m := missingPool.Get().(*missing)
 	m.h, m.pages = h, q.Pages
-	m.x = exchange{h: h, began: time.Now(), set: set, scheme: scheme, host: host, key: key, purges: h.purges.Generation().Now()}
-	if !m.lead(q) {
+	m.x = exchange{h: h, began: time.Now(), set: set, scheme: scheme, host: host, head: head, purges: h.purges.Generation().Now()}
+	m.x.judge()
+	if h.tiers.Look(m.x.key) != nil || !h.proxy.Tries(q) || !m.lead(q) {
 		m.release()
 		return nil
 	}
@@ -79,8 +73,7 @@ func (m *missing) lead(q *lane.ForwardRequest) bool {
 	if x.r == nil {
 		return false
 	}
-	x.personal = x.set.Personal(x.r)
-	x.demand = x.set.Policy.Demands(x.r.Header)
+	x.head = x.head.Clone()
 	f := x.request()
 	if x.demand.OnlyIfCached || x.demand.NoStore || h.fetches.Passes(f) {
 		return false

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"millrace/cache/rfc9111"
+	"millrace/internal/access/signin"
 	"millrace/internal/lane"
 	"millrace/internal/wire/field"
 )
@@ -45,10 +46,7 @@ func (h *Handler) Pass(q *lane.ForwardRequest) lane.RoundTrip {
 		Path: head.Path, RawQuery: head.Query, ForceQuery: head.HasQuery && head.Query == "",
 	}
 	set := h.rules.ForRequest(head.Path)
-	why := private(h.rules, set, about{
-		method: head.Method, body: head.Length != 0, url: &target,
-		has: func(name string) bool { return head.Value(name) != "" },
-	})
+	why := bypass(h.rules, set, head, signin.Proof{})
 	if why == "" {
 		return h.passMiss(q, set)
 	}

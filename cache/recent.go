@@ -101,7 +101,7 @@ func (h *Handler) record(x *exchange) {
 		m.Error.Add(0, 1)
 	}
 	h.recent.add(Decision{
-		Time: x.began, Method: x.r.Method, URL: loggedURL(x.url()), Status: x.status,
+		Time: x.began, Method: x.head.Method, URL: loggedURL(x.url()), Status: x.status,
 		Outcome: x.outcome, Reason: x.reason, Took: time.Since(x.began),
 	})
 }

@@ -131,7 +131,7 @@ func (x *exchange) encode(o *object.Object, a *send.Answer) {
 // is fresh and nothing is purged.
 func (x *exchange) offer(o *object.Object, a *send.Answer, before []string) {
 	// A file is the store's, open for this request alone.
-	if x.r.ProtoMajor != 1 || a.File != nil || !x.demand.Neutral() || x.r.Header["Range"] != nil || !x.set.Key.Plain(x.r) {
+	if x.r.ProtoMajor != 1 || a.File != nil || !x.demand.Neutral() || x.r.Header["Range"] != nil || !x.set.Key.Plain(x.head) {
 		return
 	}
 	if x.unsure || len(x.set.Made) > 0 || !x.askedPlainly() {

@@ -17,7 +17,7 @@ var audience = []string{"Accept", "Accept-Encoding", "Accept-Language", "Origin"
 // plain asks for an uncompressed answer, if it may become a dictionary: it is
 // compressed here.
 func (t *Fetch) plain(h http.Header) {
-	if t.c.Dictionaries.Of(t.R.URL.Path) > 0 {
+	if t.c.Dictionaries.Of(t.Head.Decoded()) > 0 {
 		delete(h, "Accept-Encoding")
 		delete(h, dictionary.Header)
 		delete(h, "Dictionary-Id")
@@ -28,7 +28,7 @@ func (t *Fetch) plain(h http.Header) {
 // 2.1), if it is for everybody and worth it. header is what is stored, size is -1
 // where it is not known.
 func (t *Fetch) offerDictionary(status int, header http.Header, size int64) {
-	rule := t.c.Dictionaries.Of(t.R.URL.Path)
+	rule := t.c.Dictionaries.Of(t.Head.Decoded())
 	if rule == 0 {
 		return
 	}

@@ -28,10 +28,12 @@ import (
 	"millrace/cache/rfc9111"
 	"millrace/cache/rules"
 	"millrace/cache/tier"
+	"millrace/internal/access/signin"
 	"millrace/internal/observe/meter"
 	"millrace/internal/observe/trace"
 	"millrace/internal/upstream"
 	"millrace/internal/wire/dictionary"
+	"millrace/internal/wire/message"
 	"millrace/proxy"
 )
 
@@ -82,9 +84,13 @@ type Fetcher struct {
 // NewFetcher makes a Fetcher.
 func NewFetcher(c Config) *Fetcher { return &Fetcher{c: c} }
 
-// Request is what a fetch is for. R is the leader's, and outlives its client.
+// Request is what a fetch is for: the leader's request, which outlives its client.
 type Request struct {
-	R        *http.Request
+	R            *http.Request
+	Head         *message.Request
+	Proof        signin.Proof // for which a gate has admitted it
+	Scheme, Host string       // that were asked for
+
 	Settings *rules.Settings
 	Demand   rfc9111.Demand
 	Key      string
@@ -143,11 +149,8 @@ type Hint struct {
 	Header http.Header
 }
 
-// urlOf is the URL of a request as its client, and a purge, names it.
-func (c *Config) urlOf(r *http.Request) string {
-	scheme, host := c.Proxy.AskedHTTP(r)
-	return scheme + "://" + host + r.URL.RequestURI()
-}
+// URL is the URL of the request as its client, and a purge, names it.
+func (q *Request) URL() string { return q.Scheme + "://" + q.Host + q.Head.URI() }
 
 // Running is the number of fetches under way.
 func (f *Fetcher) Running() int { return f.fills.Running() }
@@ -175,7 +178,7 @@ func (f *Fetcher) fillKey(q Request) string {
 	b.WriteString(q.Key)
 	for _, name := range s.Objects[0].Vary {
 		b.WriteByte(0)
-		b.WriteString(strconv.Quote(rfc9111.Normal(name, q.R.Header, f.c.Languages)))
+		b.WriteString(strconv.Quote(rfc9111.Normal(name, q.Head.Fields, f.c.Languages)))
 	}
 	return b.String()
 }
@@ -219,7 +222,8 @@ func (f *Fetcher) Refresh(q Request, o *object.Object) {
 	}
 	f.c.Meters.Refreshed.Add(0, 1)
 	q.R = q.R.Clone(context.WithoutCancel(q.R.Context()))
-	q.R.Method, q.Trace = http.MethodGet, nil // whoever came is not waited for
+	q.Head = q.Head.Clone()
+	q.Head.Method, q.Trace = http.MethodGet, nil // whoever came is not waited for
 	t := f.New(fl, q, o)
 	gone := make(chan struct{})
 	close(gone)

@@ -11,6 +11,7 @@ import (
 
 	"millrace/cache/purge"
 	"millrace/cache/tier"
+	"millrace/internal/wire/message"
 )
 
 // A fetch that Close ends while its leader does not listen leaves nobody waiting.
@@ -25,7 +26,7 @@ func TestEndBeforeTheLeaderListens(t *testing.T) {
 	}
 	defer tiers.Close()
 	f := NewFetcher(Config{Tiers: tiers, Purges: purges})
-	q := Request{R: httptest.NewRequest("GET", "http://a.example/", nil), Key: "k"}
+	q := Request{R: httptest.NewRequest("GET", "http://a.example/", nil), Head: &message.Request{Path: "/"}, Key: "k"}
 	fl, leader := f.Join(q)
 	if !leader || !fl.Enter() {
 		t.Fatal("the first one does not lead")

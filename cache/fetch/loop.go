@@ -21,7 +21,7 @@ func (t *Fetch) Lead() { t.c.Meters.Fills.Add(1) }
 // suspect; see [upstream.OnSuspect].
 func (t *Fetch) Ask() (out *http.Request, onSuspect func()) {
 	t.sent = time.Now()
-	return t.request(t.R.Context(), false), t.c.Purges.OnSuspect(t.c.urlOf(t.R))
+	return t.request(t.R.Context(), false), t.c.Purges.OnSuspect(t.URL())
 }
 
 // Arrived stores a whole answer, if there is room for its body in memory, and gives it

@@ -55,7 +55,7 @@ func (t *Fetch) request(ctx context.Context, validate bool) *http.Request {
 		// What is compared is what is asked for, or the first client's wishes
 		// would decide for all who count as the same.
 		delete(h, "Accept-Language")
-		if l := rfc9111.Normal("Accept-Language", t.R.Header, t.c.Languages); l != "" {
+		if l := rfc9111.Normal("Accept-Language", t.Head.Fields, t.c.Languages); l != "" {
 			h["Accept-Language"] = []string{l}
 		}
 	}

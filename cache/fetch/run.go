@@ -25,7 +25,7 @@ func (t *Fetch) run() {
 	// net/http would contain a mistake in one request; this goroutine is ours.
 	defer func() {
 		if cause := recover(); cause != nil {
-			t.c.ErrorLog.Error("a fetch from the upstream failed", "url", t.c.urlOf(t.R), "cause", cause, "stack", string(debug.Stack()))
+			t.c.ErrorLog.Error("a fetch from the upstream failed", "url", t.URL(), "cause", cause, "stack", string(debug.Stack()))
 			t.fill.Finish()
 		}
 	}()
@@ -43,7 +43,7 @@ func (t *Fetch) run() {
 	ctx = trace.With(ctx, t.Trace)
 	if !t.pass && t.sentEarlier == nil && t.fallback() == nil {
 		step := trace.Begin(ctx, trace.Lookup)
-		o, tier := t.c.Tiers.Find(ctx, t.R, t.Key)
+		o, tier := t.c.Tiers.Find(ctx, t.Head.Fields, t.Key)
 		step.End(tier, nil)
 		if o != nil {
 			if o.Facts.Use(t.Demand, time.Now(), o.State(t.c.Purges.Index()) == purge.Stale) == rfc9111.Serve {
@@ -58,7 +58,7 @@ func (t *Fetch) run() {
 
 // ask asks the upstream. handed means that the leader has got the answer for itself.
 func (t *Fetch) ask(ctx context.Context, validate bool) (handed bool) {
-	ctx = upstream.OnSuspect(upstream.WithHashKey(ctx, t.Key), t.c.Purges.OnSuspect(t.c.urlOf(t.R)))
+	ctx = upstream.OnSuspect(upstream.WithHashKey(ctx, t.Key), t.c.Purges.OnSuspect(t.URL()))
 	out := t.request(ctx, validate)
 	step := t.Trace.Begin(trace.Upstream)
 	t.Trace.Inject(out.Header)
@@ -93,7 +93,7 @@ func (t *Fetch) ask(ctx context.Context, validate bool) (handed bool) {
 		t.fill.Settle(Outcome{Err: fmt.Errorf("the upstream answered %d", resp.StatusCode), Object: t.fallback()})
 		return false
 	}
-	if t.pass && t.R.Method == http.MethodHead {
+	if t.pass && t.Head.Method == http.MethodHead {
 		t.headUpdate(resp, sent, received)
 	}
 	o, reason := t.judge(resp, sent, received)
@@ -107,7 +107,7 @@ func (t *Fetch) ask(ctx context.Context, validate bool) (handed bool) {
 // fallback is a stored answer that may be served, stale, where the upstream fails.
 func (t *Fetch) fallback() *object.Object {
 	for _, o := range t.stored {
-		if o.Selects(t.R, t.c.Languages) {
+		if o.Selects(t.Head.Fields, t.c.Languages) {
 			return o
 		}
 	}
@@ -128,7 +128,7 @@ func (t *Fetch) failing(status int) bool {
 // a failure.
 func (t *Fetch) hides() bool {
 	o := t.fallback()
-	return o != nil && o.State(t.c.Purges.Index()) != purge.Gone && o.Facts.OnError(t.R.Header, time.Now(), false)
+	return o != nil && o.State(t.c.Purges.Index()) != purge.Gone && o.Facts.OnError(t.Head.Fields, time.Now(), false)
 }
 
 // handOff hands an answer that is not to be shared to the leader; everyone else asks
@@ -187,12 +187,12 @@ func (t *Fetch) withheld(header http.Header, o *object.Object) http.Header {
 
 // judge makes an object of an answer's header, or says why it will not be one.
 func (t *Fetch) judge(resp *http.Response, sent, received time.Time) (*object.Object, string) {
-	policy, rule := t.c.Rules.ForAnswer(t.Settings, t.R, resp.StatusCode, resp.Header.Get("Content-Type"))
+	policy, rule := t.c.Rules.ForAnswer(t.Settings, t.Head, t.Proof, resp.StatusCode, resp.Header.Get("Content-Type"))
 	header := resp.Header
 	if t.c.CORS {
 		header = withoutOrigin(header)
 	}
-	facts, reason := policy.Judge(t.R, resp.StatusCode, header, sent, received)
+	facts, reason := policy.Judge(t.Head, resp.StatusCode, header, sent, received)
 	switch {
 	case reason != "" && reason != rfc9111.NoLifetime:
 		return nil, reason
@@ -200,7 +200,7 @@ func (t *Fetch) judge(resp *http.Response, sent, received time.Time) (*object.Ob
 		return nil, "vary"
 	case t.Demand.NoStore:
 		return nil, "request-no-store"
-	case t.pass && (t.R.Method == http.MethodHead || resp.StatusCode == http.StatusPartialContent):
+	case t.pass && (t.Head.Method == http.MethodHead || resp.StatusCode == http.StatusPartialContent):
 		return nil, "method"
 	case resp.ContentLength > t.c.Tiers.Largest():
 		return nil, "too-large"

@@ -39,11 +39,10 @@ func (c *Config) tagsOf(header http.Header) (tags []string) {
 
 // object makes an object without a body. header is the caller's to change.
 func (t *Fetch) object(status int, header http.Header, facts rfc9111.Facts) *object.Object {
-	names, by := t.c.chosenBy(header, t.R)
-	_, host := t.c.Proxy.AskedHTTP(t.R)
+	names, by := t.chosenBy(header)
 	o := &object.Object{
 		Status: status, Fields: object.FieldsOf(header), Facts: facts, Vary: names, By: by, Stamp: facts.Received.UnixNano(),
-		Owner: purge.Object{URL: key.Normal(t.c.urlOf(t.R)), Host: host, At: t.at},
+		Owner: purge.Object{URL: key.Normal(t.URL()), Host: t.Host, At: t.at},
 	}
 	o.Owner.Tags = t.tagged(t.c.tagsOf(header), o.Owner.URL)
 	return o
@@ -63,11 +62,11 @@ func (t *Fetch) tagged(tags []string, url string) []string {
 }
 
 // chosenBy lists the request fields that an answer varies by, and their values.
-func (c *Config) chosenBy(header http.Header, r *http.Request) (names, by []string) {
+func (t *Fetch) chosenBy(header http.Header) (names, by []string) {
 	names, _ = rfc9111.Vary(header)
 	by = make([]string, len(names))
 	for i, name := range names {
-		by[i] = rfc9111.Normal(name, r.Header, c.Languages)
+		by[i] = rfc9111.Normal(name, t.Head.Fields, t.c.Languages)
 	}
 	return names, by
 }
@@ -158,8 +157,8 @@ func (t *Fetch) freshened(old *object.Object, update http.Header, sent, received
 		header = withoutOrigin(header)
 	}
 	t.offerDictionary(old.Status, header, old.Size)
-	policy, rule := t.c.Rules.ForAnswer(t.Settings, t.R, old.Status, header.Get("Content-Type"))
-	facts, reason := policy.Judge(t.R, old.Status, header, sent, received)
+	policy, rule := t.c.Rules.ForAnswer(t.Settings, t.Head, t.Proof, old.Status, header.Get("Content-Type"))
+	facts, reason := policy.Judge(t.Head, old.Status, header, sent, received)
 	if byClient(header) {
 		reason = "vary"
 	}
@@ -171,7 +170,7 @@ func (t *Fetch) freshened(old *object.Object, update http.Header, sent, received
 	}
 	next := old.Clone()
 	next.Fields, next.Facts, next.Rule = object.FieldsOf(header), facts, rule
-	next.Vary, next.By = t.c.chosenBy(header, t.R) // it may vary by something else now, and be right for this request, too
+	next.Vary, next.By = t.chosenBy(header) // it may vary by something else now, and be right for this request, too
 	next.Owner.At = t.at
 	if tags := t.c.tagsOf(update.Clone()); len(tags) > 0 {
 		next.Owner.Tags = t.tagged(tags, next.Owner.URL)
@@ -182,7 +181,7 @@ func (t *Fetch) freshened(old *object.Object, update http.Header, sent, received
 // headUpdate takes in what an answer to HEAD says about the stored answer to
 // GET (RFC 9111, 4.3.5): it is another one, or its header is renewed.
 func (t *Fetch) headUpdate(resp *http.Response, sent, received time.Time) {
-	old := t.c.Tiers.Look(t.Key).Find(t.R, t.c.Languages)
+	old := t.c.Tiers.Look(t.Key).Find(t.Head.Fields, t.c.Languages)
 	if old == nil || resp.StatusCode != old.Status || old.Status != http.StatusOK {
 		return
 	}

@@ -45,7 +45,7 @@ import (
 	"strings"
 
 	"millrace/internal/wire/field"
-	"millrace/internal/wire/urlpath"
+	"millrace/internal/wire/message"
 )
 
 // Options say what a key is made of. The zero value is the host and the
@@ -106,8 +106,8 @@ func New(o Options) (*Maker, error) {
 
 // Key is KeyOf for what the request itself says: the scheme of its connection,
 // and its host.
-func (m *Maker) Key(r *http.Request, class string) string {
-	return m.KeyOf(urlpath.Scheme(r), r.Host, r, class)
+func (m *Maker) Key(q *message.Request, class string) string {
+	return m.KeyOf(q.Scheme(), q.Host, q, class)
 }
 
 // KeyOf is the exact key of a request: scheme, host in lower case, target, and
@@ -121,21 +121,21 @@ func (m *Maker) Key(r *http.Request, class string) string {
 // listed but absent adds nothing. The key is no longer
 // than what net/http accepts of a request and a few bytes for each part (three
 // times that if the request was built by hand out of control characters).
-func (m *Maker) KeyOf(scheme, host string, r *http.Request, class string) string {
-	front := m.front(scheme, host, rawTarget(r))
+func (m *Maker) KeyOf(scheme, host string, q *message.Request, class string) string {
+	front := m.front(scheme, host, rawTarget(q))
 	if class == "" && len(m.variesOn) == 0 {
 		return front
 	}
 	var space [512]byte
 	b := append(space[:0], front...)
 	for _, name := range m.headers {
-		if values := r.Header[name]; len(values) > 0 {
+		if values := q.Fields.Values(name); len(values) > 0 {
 			b = append(append(append(b, "\nh:"...), name...), ':')
 			b = appendValues(b, values)
 		}
 	}
 	if len(m.cookies) > 0 {
-		b = m.appendCookies(b, r.Header[cookieHeader])
+		b = m.appendCookies(b, q.Fields.Values(cookieHeader))
 	}
 	if class != "" {
 		b = appendValue(append(b, "\no:"...), class)
@@ -160,16 +160,14 @@ func (m *Maker) ForURL(scheme, host, target string) (key string, all bool) {
 // raw target, so that the fast lane may file it under that: no option has
 // changed or added anything. With IgnoreHost it is the target alone. The lane
 // must compare what VariesOn lists, of which such a request has nothing.
-func (m *Maker) Plain(r *http.Request) bool {
-	for _, name := range m.headers {
-		if len(r.Header[name]) > 0 {
-			return false
-		}
-	}
-	if len(m.cookies) > 0 && len(m.appendCookies(nil, r.Header[cookieHeader])) > 0 {
+func (m *Maker) Plain(q *message.Request) bool {
+	if slices.ContainsFunc(m.headers, q.Fields.Has) {
 		return false
 	}
-	target := rawTarget(r)
+	if len(m.cookies) > 0 && len(m.appendCookies(nil, q.Fields.Values(cookieHeader))) > 0 {
+		return false
+	}
+	target := rawTarget(q)
 	if !strings.HasPrefix(target, "/") || dirty(target) {
 		return false
 	}
@@ -188,13 +186,13 @@ func (m *Maker) VariesOn() []string { return m.variesOn }
 // rawTarget is the request's target in origin form, byte for byte as it came over the
 // network; where rules have made another path or query of that, it is what they made: the
 // upstream is asked for that, and headers or cookies may have had a say in it.
-func rawTarget(r *http.Request) string {
-	target := r.RequestURI
+func rawTarget(q *message.Request) string {
+	target := q.Target
 	if target == "" {
-		return r.URL.RequestURI()
+		return q.URI()
 	}
-	// RFC 9112, 3.2.2: the absolute form. Its host is r.Host already.
-	if _, rest, ok := strings.Cut(target, "://"); ok && target[0] != '/' && r.URL != nil && r.URL.Host != "" {
+	// RFC 9112, 3.2.2: the absolute form. Its host is q.Host already.
+	if _, rest, ok := strings.Cut(target, "://"); ok && target[0] != '/' && rest != "" && rest[0] != '/' {
 		if i := strings.IndexAny(rest, "/?"); i >= 0 {
 			rest = rest[i:]
 		} else {
@@ -205,23 +203,24 @@ func rawTarget(r *http.Request) string {
 		}
 		target = rest
 	}
-	if target[0] == '/' && r.URL != nil && rewritten(target, r.URL) {
-		return r.URL.RequestURI()
+	if target[0] == '/' && rewritten(target, q) {
+		return q.URI()
 	}
 	return target // also "*", or a CONNECT's
 }
 
-// rewritten reports whether a URL is another one than that of the target that came.
-func rewritten(target string, u *url.URL) bool {
+// rewritten reports whether a request is for another path or query than the target that
+// came.
+func rewritten(target string, q *message.Request) bool {
 	path, query, _ := strings.Cut(target, "?")
-	if query != u.RawQuery {
+	if query != q.Query {
 		return true
 	}
-	if path == u.Path || path == u.RawPath {
+	if path == q.Path {
 		return false
 	}
 	plain, err := url.PathUnescape(path)
-	return err != nil || plain != u.Path && (u.Path != "" || plain != "/")
+	return err != nil || plain != q.Decoded() && (q.Path != "" || plain != "/")
 }
 
 // front is the first line of a key.

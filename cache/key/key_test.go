@@ -2,7 +2,6 @@ package key
 
 import (
 	"bufio"
-	"crypto/tls"
 	"maps"
 	"net/http"
 	"net/url"
@@ -11,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"millrace/internal/wire/message"
 )
 
 func maker(t testing.TB, o Options) *Maker {
@@ -23,7 +24,7 @@ func maker(t testing.TB, o Options) *Maker {
 }
 
 // request is one as net/http would hand it over.
-func request(t testing.TB, target, host string, lines ...string) *http.Request {
+func request(t testing.TB, target, host string, lines ...string) *message.Request {
 	t.Helper()
 	head := "GET " + target + " HTTP/1.1\r\nHost: " + host + "\r\n"
 	for _, line := range lines {
@@ -33,7 +34,14 @@ func request(t testing.TB, target, host string, lines ...string) *http.Request {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r
+	return of(r)
+}
+
+// of is the head of a request.
+func of(r *http.Request) *message.Request {
+	q := new(message.Request)
+	q.Of(r)
+	return q
 }
 
 func TestFront(t *testing.T) {
@@ -66,16 +74,16 @@ func TestFront(t *testing.T) {
 		}
 	}
 	r := request(t, "/a", "h:443", "X-Forwarded-Proto: http", "X-Forwarded-Host: evil")
-	r.TLS = &tls.ConnectionState{}
+	r.Secure = true
 	if got := m.Key(r, ""); got != "https://h/a" {
 		t.Errorf("over TLS: %q", got)
 	}
-	options := &http.Request{Method: http.MethodOptions, RequestURI: "*", Host: "h", URL: &url.URL{Path: "*"}}
+	options := of(&http.Request{Method: http.MethodOptions, RequestURI: "*", Host: "h", URL: &url.URL{Path: "*"}})
 	if got := m.Key(options, ""); got != "http://h *" || m.Plain(options) {
 		t.Errorf("OPTIONS *: %q", got)
 	}
 	own, _ := http.NewRequest(http.MethodGet, "http://h/a%2Fb?c", nil) // has no RequestURI
-	if got := m.Key(own, ""); got != "http://h/a%2Fb?c" {
+	if got := m.Key(of(own), ""); got != "http://h/a%2Fb?c" {
 		t.Errorf("a request that did not come over the network: %q", got)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"millrace/cache/purge"
 	"millrace/cache/rfc9111"
 	"millrace/internal/wire/dictionary"
+	"millrace/internal/wire/field"
 	"millrace/internal/wire/negotiate"
 )
 
@@ -161,12 +162,12 @@ func (o *Object) Cost() int64 {
 }
 
 // Selects reports whether a request would have led to this answer (RFC 9111, 4.1).
-func (o *Object) Selects(r *http.Request, languages []string) bool {
+func (o *Object) Selects(request field.Lines, languages []string) bool {
 	for i, name := range o.Vary {
-		if rfc9111.Normal(name, r.Header, languages) == o.By[i] {
+		if rfc9111.Normal(name, request, languages) == o.By[i] {
 			continue
 		}
-		if name != "Accept-Language" || len(languages) > 0 || !rfc9111.Speaks(r.Header, http.Header{"Content-Language": o.All("Content-Language")}) {
+		if name != "Accept-Language" || len(languages) > 0 || !rfc9111.Speaks(request, o.All("Content-Language")) {
 			return false
 		}
 	}
@@ -215,12 +216,12 @@ func (s *Variants) Without(o *Object) *Variants {
 }
 
 // Find returns the latest object that the request selects (RFC 9111, 4.1).
-func (s *Variants) Find(r *http.Request, languages []string) *Object {
+func (s *Variants) Find(request field.Lines, languages []string) *Object {
 	if s == nil {
 		return nil
 	}
 	for _, o := range s.Objects {
-		if o.Selects(r, languages) {
+		if o.Selects(request, languages) {
 			return o
 		}
 	}

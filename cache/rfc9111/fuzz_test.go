@@ -2,13 +2,13 @@ package rfc9111
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"net/textproto"
 	"strings"
 	"testing"
 	"time"
 
 	"millrace/internal/wire/field"
+	"millrace/internal/wire/message"
 )
 
 func FuzzParseControl(f *testing.F) {
@@ -82,23 +82,23 @@ func FuzzJudge(f *testing.F) {
 	f.Add(599, "Cache-Control: private=\"a\", s-maxage=1\nSet-Cookie: a=b\nSurrogate-Control: max-age=5;x", "", true)
 	f.Add(503, "Cdn-Cache-Control: max-age=99999999999\nExpires: 0\nAge: 99999999999", "", false)
 	f.Fuzz(func(t *testing.T, status int, response, request string, loose bool) {
-		r := httptest.NewRequest(http.MethodGet, "/", nil)
-		r.Header = lines(request)
+		asked := lines(request)
+		q := &message.Request{Method: http.MethodGet, Path: "/", Fields: field.Of(asked)}
 		h := lines(response)
 		minute := time.Minute
 		p := &Policy{Targets: []string{"Cdn-Cache-Control"}, Surrogate: true, Device: "x", SetCookie: loose, TTL: time.Minute}
 		if loose {
 			p.Force, p.AnyStatus, p.Authorized = &minute, true, true
 		}
-		facts, reason := p.Judge(r, status, h, noon, noon.Add(time.Second))
+		facts, reason := p.Judge(q, status, h, noon, noon.Add(time.Second))
 		if reason == "" {
 			stored(t, p, status, h, facts)
 			c, _ := p.control(h)
-			if len(r.Header["Authorization"]) > 0 && !loose && !c.Has("public") && !c.Has("s-maxage") && !c.Has("must-revalidate") {
+			if len(asked["Authorization"]) > 0 && !loose && !c.Has("public") && !c.Has("s-maxage") && !c.Has("must-revalidate") {
 				t.Error("an answer for one user is stored")
 			}
 		} else if facts.Use(Demand{lenient: true, maxStale: forever}, noon, false) != Validate || facts.Age < 0 || facts.Fresh != 0 ||
-			facts.OnError(http.Header{"Cache-Control": {"stale-if-error=99999999999"}}, noon.Add(time.Minute), false) {
+			facts.OnError(field.Lines{{Name: "Cache-Control", Value: "stale-if-error=99999999999"}}, noon.Add(time.Minute), false) {
 			t.Errorf("refused by %q with %+v", reason, facts)
 		}
 		kept, fresh := p.Storable(h, noon), p.Freshen(lines(request), h, noon)
@@ -117,10 +117,10 @@ func FuzzJudge(f *testing.F) {
 		}
 		Conditional(http.Header{}, []http.Header{kept, fresh})
 		for _, name := range []string{"Accept-Encoding", "Accept-Language", "Cookie"} {
-			if got := Normal(name, r.Header, nil); (got == "") != (len(r.Header[name]) == 0) {
+			if got := Normal(name, q.Fields, nil); (got == "") != (len(asked[name]) == 0) {
 				t.Errorf("%s is normally %q", name, got)
 			}
-			Normal(name, r.Header, []string{"de"})
+			Normal(name, q.Fields, []string{"de"})
 		}
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"millrace/internal/wire/message"
 )
 
 // Heuristic freshness (4.2.2): a tenth of the time since the last change, and
@@ -18,7 +20,7 @@ const (
 // may share, but that says nothing about later.
 const NoLifetime = "no-lifetime"
 
-// Judge decides whether the final response to r may be stored (3), and how it
+// Judge decides whether the final response to q may be stored (3), and how it
 // may be used. reason is "" when it may, else a word for Cache-Status and logs:
 //
 //	method             neither GET nor HEAD nor a POST that says what to store (RFC 9110, 9.3.3)
@@ -42,19 +44,19 @@ const NoLifetime = "no-lifetime"
 // HEAD is judged like the GET it stands for, so that it can update a stored
 // response (4.3.5), or be answered from a GET. What came without content must
 // not be stored as if that were empty: that is for the caller to see to.
-func (p *Policy) Judge(r *http.Request, status int, h http.Header, sent, received time.Time) (f Facts, reason string) {
+func (p *Policy) Judge(q *message.Request, status int, h http.Header, sent, received time.Time) (f Facts, reason string) {
 	date, ok := dateField(h, "Date", received)
 	if !ok {
 		date = received
 	}
 	f = Facts{Received: received, Age: p.initialAge(h, date, sent, received)}
 	c, source := p.control(h)
-	reason = p.refusal(r, status, h, c)
+	reason = p.refusal(q, status, h, c)
 	if reason == "" && !p.SharesCookies(h, received) {
 		reason = "set-cookie"
 	}
 	if reason == "" {
-		reason = p.lifetime(&f, r, status, h, c, source)
+		reason = p.lifetime(&f, q, status, h, c, source)
 	}
 	if reason == "" {
 		p.windows(&f, c)
@@ -81,11 +83,11 @@ func (f *Facts) useless(h http.Header) string {
 }
 
 // refusal is why a response may not be stored whatever its lifetime (3).
-func (p *Policy) refusal(r *http.Request, status int, h http.Header, c Control) string {
+func (p *Policy) refusal(q *message.Request, status int, h http.Header, c Control) string {
 	if p.Force != nil && *p.Force <= 0 {
 		return "rule"
 	}
-	switch r.Method {
+	switch q.Method {
 	case http.MethodGet, http.MethodHead, http.MethodPost:
 	default:
 		return "method"
@@ -104,10 +106,10 @@ func (p *Policy) refusal(r *http.Request, status int, h http.Header, c Control) 
 	case c.whole("private"):
 		return "private"
 	}
-	if lines := r.Header[cacheControl]; lines != nil && ParseControl(lines).Has("no-store") {
+	if lines := q.Fields.Values(cacheControl); lines != nil && ParseControl(lines).Has("no-store") {
 		return "request-no-store"
 	}
-	if (p.Proved || len(r.Header["Authorization"]) > 0 && !p.Authorized) &&
+	if (p.Proved || q.Fields.Has("Authorization") && !p.Authorized) &&
 		!c.grants("public") && !c.grants("s-maxage") && !c.grants("must-revalidate") {
 		return "authorization"
 	}
@@ -148,10 +150,10 @@ func setsCookie(h http.Header, c Control) bool {
 }
 
 // lifetime finds f.Fresh and f.Source (4.2.1), or why there is none.
-func (p *Policy) lifetime(f *Facts, r *http.Request, status int, h http.Header, c Control, source string) string {
+func (p *Policy) lifetime(f *Facts, q *message.Request, status int, h http.Header, c Control, source string) string {
 	f.NoCache = c.whole("no-cache") && p.Force == nil
 	fresh, from, explicit := p.explicit(h, c, source, f.Received)
-	if r.Method == http.MethodPost && (!explicit || !aboutItself(r, h)) {
+	if q.Method == http.MethodPost && (!explicit || !aboutItself(q, h)) {
 		return "method"
 	}
 	// Without an explicit lifetime only these may be stored (3).
@@ -272,28 +274,20 @@ func (p *Policy) windows(f *Facts, c Control) {
 
 // aboutItself reports whether Content-Location is what was asked for, so that
 // a later GET may get the same (RFC 9110, 9.3.3 and 8.7).
-func aboutItself(r *http.Request, h http.Header) bool {
+func aboutItself(q *message.Request, h http.Header) bool {
 	lines := h["Content-Location"]
-	if len(lines) != 1 || strings.Trim(lines[0], " \t") == "" || r.URL == nil {
+	if len(lines) != 1 || strings.Trim(lines[0], " \t") == "" {
 		return false
 	}
-	u, err := url.Parse(strings.Trim(lines[0], " \t"))
+	asked := url.URL{Scheme: q.Scheme(), Host: q.Host}
+	if !q.URL(&asked) {
+		return false
+	}
+	u, err := asked.Parse(strings.Trim(lines[0], " \t"))
 	if err != nil || u.Opaque != "" {
 		return false
 	}
-	u = r.URL.ResolveReference(u)
-	if u.RequestURI() != r.URL.RequestURI() {
-		return false
-	}
-	host := r.Host
-	if host == "" {
-		host = r.URL.Host
-	}
-	scheme := r.URL.Scheme
-	if scheme == "" {
-		scheme = u.Scheme // the request does not say
-	}
-	return (u.Host == "" || strings.EqualFold(u.Host, host) || strings.EqualFold(u.Host, r.URL.Host)) && strings.EqualFold(u.Scheme, scheme)
+	return u.RequestURI() == asked.RequestURI() && strings.EqualFold(u.Host, asked.Host) && strings.EqualFold(u.Scheme, asked.Scheme)
 }
 
 // neverStored are final statuses that speak of one request or connection, or

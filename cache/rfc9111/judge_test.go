@@ -3,20 +3,23 @@ package rfc9111
 import (
 	"encoding/json"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 	"time"
+
+	"millrace/internal/wire/field"
+	"millrace/internal/wire/message"
 )
 
-func get(lines ...string) *http.Request {
-	r := httptest.NewRequest(http.MethodGet, "/a?b=c", nil)
-	r.Header = header(lines...)
-	return r
+// ask is a request for /a?b=c of h.example.
+func ask(method string, lines ...string) *message.Request {
+	return &message.Request{Method: method, Host: "h.example", Path: "/a", Query: "b=c", HasQuery: true, Fields: field.Of(header(lines...))}
 }
 
+func get(lines ...string) *message.Request { return ask(http.MethodGet, lines...) }
+
 // judge is Judge for a response that took no time.
-func judge(p *Policy, r *http.Request, status int, lines ...string) (Facts, string) {
-	return p.Judge(r, status, header(lines...), noon, noon)
+func judge(p *Policy, q *message.Request, status int, lines ...string) (Facts, string) {
+	return p.Judge(q, status, header(lines...), noon, noon)
 }
 
 func TestLifetime(t *testing.T) { // 4.2.1, 4.2.2, 5.3
@@ -64,21 +67,16 @@ func TestLifetime(t *testing.T) { // 4.2.1, 4.2.2, 5.3
 
 func TestRefusals(t *testing.T) { // 3
 	fresh := "Cache-Control: max-age=60"
-	post := func(location string) *http.Request {
-		r := httptest.NewRequest(http.MethodPost, "/a?b=c", nil)
-		r.Host = "h.example"
-		return r
-	}("")
-	head := httptest.NewRequest(http.MethodHead, "/", nil)
+	post, head := ask(http.MethodPost), ask(http.MethodHead)
 	for _, c := range []struct {
-		r      *http.Request
+		q      *message.Request
 		status int
 		lines  []string
 		reason string
 	}{
 		{get(), 200, []string{fresh}, ""},
 		{head, 200, []string{fresh}, ""},
-		{httptest.NewRequest("PUT", "/", nil), 200, []string{fresh}, "method"},
+		{ask(http.MethodPut), 200, []string{fresh}, "method"},
 		{post, 200, []string{fresh}, "method"},
 		{post, 200, []string{fresh, "Content-Location: /a?b=c"}, ""},
 		{post, 200, []string{fresh, "Content-Location: http://h.example/a?b=c"}, ""},
@@ -142,8 +140,8 @@ func TestRefusals(t *testing.T) { // 3
 		{get(), 200, []string{"Last-Modified: yesterday"}, "no-lifetime"},
 	} {
 		p := &Policy{Targets: []string{"CDN-Cache-Control"}, Surrogate: true}
-		if _, reason := judge(p, c.r, c.status, c.lines...); reason != c.reason {
-			t.Errorf("%s %d %q %q: reason %q, want %q", c.r.Method, c.status, c.r.Header, c.lines, reason, c.reason)
+		if _, reason := judge(p, c.q, c.status, c.lines...); reason != c.reason {
+			t.Errorf("%s %d %q %q: reason %q, want %q", c.q.Method, c.status, c.q.Fields, c.lines, reason, c.reason)
 		}
 	}
 }

@@ -2,8 +2,9 @@ package rfc9111
 
 import (
 	"math"
-	"net/http"
 	"time"
+
+	"millrace/internal/wire/field"
 )
 
 // Use is what may be done with a stored response for one request.
@@ -32,14 +33,14 @@ type Demand struct {
 	staleOkay time.Duration // stale-if-error (RFC 5861, 4), 0: not named
 }
 
-// Demands reads Cache-Control and, without one, Pragma (5.4).
-func (p *Policy) Demands(h http.Header) Demand {
-	lines, ok := h[cacheControl]
-	if !ok {
-		if pragma, ok := h["Pragma"]; ok && !p.IgnoreReload {
-			return Demand{noCache: ParseControl(pragma).Has("no-cache")}
+// Demands reads a request's Cache-Control and, without one, Pragma (5.4).
+func (p *Policy) Demands(request field.Lines) Demand {
+	lines := request.Values(cacheControl)
+	if lines == nil {
+		if p.IgnoreReload {
+			return Demand{}
 		}
-		return Demand{}
+		return Demand{noCache: ParseControl(request.Values("Pragma")).Has("no-cache")}
 	}
 	c := ParseControl(lines)
 	d := Demand{OnlyIfCached: c.Has("only-if-cached"), NoStore: c.Has("no-store")}
@@ -101,10 +102,10 @@ func (f *Facts) Use(d Demand, now time.Time, soft bool) Use {
 
 // OnError reports whether the response may be served when the origin fails
 // (RFC 5861, 4; RFC 9111, 4.2.4), also honouring the request's stale-if-error.
-// h is the request's header. disconnected says that the origin cannot be reached at
+// request are the request's fields. disconnected says that the origin cannot be reached at
 // all, and that this alone allows it, as 4.2.4 does, unless the response forbids it. A client's no-cache does not count here: it says
 // what it prefers (5.2.1.4), and an error is not that.
-func (f *Facts) OnError(h http.Header, now time.Time, disconnected bool) bool {
+func (f *Facts) OnError(request field.Lines, now time.Time, disconnected bool) bool {
 	if f.Received.IsZero() || f.NoCache {
 		return false
 	}
@@ -115,11 +116,7 @@ func (f *Facts) OnError(h http.Header, now time.Time, disconnected bool) bool {
 	if f.NoStale || disconnected {
 		return !f.NoStale
 	}
-	lines, ok := h[cacheControl]
-	if !ok {
-		return false
-	}
-	c := ParseControl(lines)
+	c := ParseControl(request.Values(cacheControl))
 	accepted, _ := c.Seconds("stale-if-error")
 	return accepted > 0 && stale <= accepted
 }

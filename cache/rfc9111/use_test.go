@@ -1,9 +1,10 @@
 package rfc9111
 
 import (
-	"net/http"
 	"testing"
 	"time"
+
+	"millrace/internal/wire/field"
 )
 
 func TestUse(t *testing.T) { // 4.2, 4.2.4, 5.2.1, RFC 5861
@@ -53,9 +54,9 @@ func TestUse(t *testing.T) { // 4.2, 4.2.4, 5.2.1, RFC 5861
 		{"soft, window", swr, "", 0, true, Refresh},
 		{"soft, max-stale", plain, "max-stale", 0, true, Validate},
 	} {
-		h := http.Header{}
+		var h field.Lines
 		if c.request != "" {
-			h.Set("Cache-Control", c.request)
+			h.Add("Cache-Control", c.request)
 		}
 		d := (&Policy{}).Demands(h)
 		if got := c.f.Use(d, noon.Add(sec(c.after)), c.soft); got != c.want {
@@ -82,7 +83,7 @@ func TestDemands(t *testing.T) { // 5.2.1, 5.4
 		{[]string{"Cache-Control: only-if-cached"}, false, Serve, Serve},
 		{[]string{"Cache-Control: no-store"}, false, Serve, Serve},
 	} {
-		h := header(c.lines...)
+		h := field.Of(header(c.lines...))
 		d := (&Policy{}).Demands(h)
 		if d.Neutral() != c.neutral {
 			t.Errorf("%q: neutral %v", c.lines, d.Neutral())
@@ -95,7 +96,7 @@ func TestDemands(t *testing.T) { // 5.2.1, 5.4
 			t.Errorf("%q, ignored: %d, want %d", c.lines, got, c.ignoring)
 		}
 	}
-	d := (&Policy{}).Demands(header("Cache-Control: only-if-cached, no-store"))
+	d := (&Policy{}).Demands(field.Of(header("Cache-Control: only-if-cached, no-store")))
 	if !d.OnlyIfCached || !d.NoStore {
 		t.Errorf("%+v", d)
 	}
@@ -134,9 +135,9 @@ func TestOnError(t *testing.T) { // RFC 5861, 4
 		{"unreachable, no-cache", noCache, "", 61, false, true},
 		{"unreachable, unknown", Facts{}, "", 0, false, true},
 	} {
-		h := http.Header{}
+		var h field.Lines
 		if c.request != "" {
-			h.Set("Cache-Control", c.request)
+			h.Add("Cache-Control", c.request)
 		}
 		if got := c.f.OnError(h, noon.Add(sec(c.after)), c.down); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
@@ -160,7 +161,7 @@ func TestForcedLifetime(t *testing.T) {
 
 func TestNoAllocations(t *testing.T) {
 	f, _ := judge(&Policy{}, get(), 200, "Cache-Control: max-age=60")
-	p, h, used := &Policy{}, http.Header{"Accept": {"*/*"}}, Serve
+	p, h, used := &Policy{}, field.Lines{{Name: "Accept", Value: "*/*"}}, Serve
 	now := noon.Add(time.Second)
 	for name, do := range map[string]func(){
 		"CurrentAge": func() { _ = f.CurrentAge(now) },
@@ -179,7 +180,7 @@ func TestNoAllocations(t *testing.T) {
 
 func BenchmarkUse(b *testing.B) {
 	f, _ := judge(&Policy{}, get(), 200, "Cache-Control: max-age=60")
-	p, h, now := &Policy{}, http.Header{"Accept": {"*/*"}}, noon.Add(time.Second)
+	p, h, now := &Policy{}, field.Lines{{Name: "Accept", Value: "*/*"}}, noon.Add(time.Second)
 	b.ReportAllocs()
 	for b.Loop() {
 		if f.Use(p.Demands(h), now, false) != Serve {
@@ -200,7 +201,7 @@ func BenchmarkJudge(b *testing.B) {
 }
 
 func BenchmarkNormal(b *testing.B) {
-	h := http.Header{"Accept-Encoding": {"gzip, deflate, br, zstd"}}
+	h := field.Lines{{Name: "Accept-Encoding", Value: "gzip, deflate, br, zstd"}}
 	b.ReportAllocs()
 	for b.Loop() {
 		if Normal("Accept-Encoding", h, nil) == "" {

@@ -47,8 +47,8 @@ const empty = " "
 // one of them that it prefers, of equal ones the first in languages, or " "
 // when it wants none of them. The origin has to be asked with the same value
 // then, or it may choose another one.
-func Normal(name string, h http.Header, languages []string) string {
-	lines := h[name]
+func Normal(name string, request field.Lines, languages []string) string {
+	lines := request.Values(name)
 	if len(lines) == 0 {
 		return ""
 	}
@@ -80,21 +80,20 @@ func Normal(name string, h http.Header, languages []string) string {
 	return value
 }
 
-// Speaks reports whether a stored response is in the one language that a
-// request prefers to all others, so that its origin, which evidently has that,
+// Speaks reports whether a stored response, by its Content-Language, is in the one
+// language that a request prefers to all others, so that its origin, which evidently has that,
 // would choose it again: then it need not match by the letter (4.1 lets values
 // match that mean the same). It needs a Vary of Accept-Language alone, or the
 // other names compared before.
-func Speaks(request, stored http.Header) bool {
-	lines := stored["Content-Language"]
-	wishes, ok := weighed(request["Accept-Language"])
-	if len(lines) != 1 || !ok || len(wishes) == 0 || wishes[0].q == 0 {
+func Speaks(request field.Lines, contentLanguage []string) bool {
+	wishes, ok := weighed(request.Values("Accept-Language"))
+	if len(contentLanguage) != 1 || !ok || len(wishes) == 0 || wishes[0].q == 0 {
 		return false
 	}
 	if len(wishes) > 1 && wishes[1].q == wishes[0].q {
 		return false // not one that is preferred to all others
 	}
-	return wishes[0].name != "*" && strings.EqualFold(strings.Trim(lines[0], " \t"), wishes[0].name)
+	return wishes[0].name != "*" && strings.EqualFold(strings.Trim(contentLanguage[0], " \t"), wishes[0].name)
 }
 
 // compact joins lines and drops whitespace around commas, outside quotes.

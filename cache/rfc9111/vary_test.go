@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"slices"
 	"testing"
+
+	"millrace/internal/wire/field"
 )
 
 func TestVary(t *testing.T) { // 4.1; RFC 9110, 12.5.5
@@ -79,7 +81,7 @@ func TestNormal(t *testing.T) { // 4.1
 		{"Accept-Language", []string{"en, en-gb;q=0"}, []string{"en"}, false},
 		{"Accept-Language", []string{"en"}, nil, false},
 	} {
-		a, b := http.Header{c.name: c.a}, http.Header{c.name: c.b}
+		a, b := field.Of(http.Header{c.name: c.a}), field.Of(http.Header{c.name: c.b})
 		if got := Normal(c.name, a, nil) == Normal(c.name, b, nil); got != c.same {
 			t.Errorf("%s %q and %q: the same is %v (%q, %q)", c.name, c.a, c.b, got, Normal(c.name, a, nil), Normal(c.name, b, nil))
 		}
@@ -106,11 +108,11 @@ func TestNormalLanguages(t *testing.T) { // RFC 4647, 3.3.1 and 3.4
 		"pt-br;q=0.1, pt;q=0.9":   "pt-br",
 		"deutsch, english;q=0.01": " ",
 	} {
-		if got := Normal("Accept-Language", http.Header{"Accept-Language": {value}}, languages); got != want {
+		if got := Normal("Accept-Language", field.Lines{{Name: "Accept-Language", Value: value}}, languages); got != want {
 			t.Errorf("%q: %q, want %q", value, got, want)
 		}
 	}
-	if got := Normal("Accept-Language", http.Header{}, languages); got != "" {
+	if got := Normal("Accept-Language", nil, languages); got != "" {
 		t.Errorf("without the field: %q", got)
 	}
 }
@@ -129,11 +131,11 @@ func TestSpeaks(t *testing.T) {
 		{"", "de", false},
 		{"de", "de, en", false},
 	} {
-		if got := Speaks(header("Accept-Language: "+c.accept), header("Content-Language: "+c.content)); got != c.want {
+		if got := Speaks(field.Lines{{Name: "Accept-Language", Value: c.accept}}, []string{c.content}); got != c.want {
 			t.Errorf("%q for %q: %v", c.content, c.accept, got)
 		}
 	}
-	if Speaks(http.Header{}, header("Content-Language: de")) || Speaks(header("Accept-Language: de"), http.Header{}) {
+	if Speaks(nil, []string{"de"}) || Speaks(field.Lines{{Name: "Accept-Language", Value: "de"}}, nil) {
 		t.Error("a field is missing")
 	}
 }

@@ -53,19 +53,16 @@ func (s *Settings) passes(name string) bool {
 
 // keepCookies leaves only the cookies of these names.
 func keepCookies(h http.Header, names []string) {
-	kept := cookiesNamed(h, names)
+	kept := cookiesNamed(h["Cookie"], names)
 	delete(h, "Cookie")
 	if len(kept) > 0 {
 		h["Cookie"] = []string{strings.Join(kept, "; ")}
 	}
 }
 
-// hasCookie reports whether there is a cookie of one of these names.
-func hasCookie(h http.Header, names []string) bool { return len(cookiesNamed(h, names)) > 0 }
-
 // cookiesNamed are the cookies of these names, with their values.
-func cookiesNamed(h http.Header, names []string) (kept []string) {
-	for _, line := range h["Cookie"] {
+func cookiesNamed(lines, names []string) (kept []string) {
+	for _, line := range lines {
 		for pair := range strings.SplitSeq(line, ";") {
 			pair = strings.TrimSpace(pair)
 			name, _, _ := strings.Cut(pair, "=")

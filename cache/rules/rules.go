@@ -18,6 +18,7 @@ import (
 	"millrace/cache/rfc9111"
 	"millrace/internal/access/signin"
 	"millrace/internal/wire/field"
+	"millrace/internal/wire/message"
 	"millrace/internal/wire/urlpath"
 )
 
@@ -177,17 +178,17 @@ func (s *Settings) guard(keys key.Options, share bool) {
 }
 
 // Personal reports whether a request has credentials that are not in the key,
-// and that the upstream sees.
-func (s *Settings) Personal(r *http.Request) bool {
-	return s.Cookies == Free && len(r.Header["Cookie"]) > 0 || s.Auth == Free && len(r.Header["Authorization"]) > 0 ||
-		s.ProofOf(r) == Free
+// and that the upstream sees. p is what a gate has admitted it for.
+func (s *Settings) Personal(request field.Lines, p signin.Proof) bool {
+	return s.Cookies == Free && request.Has("Cookie") || s.Auth == Free && request.Has("Authorization") ||
+		s.ProofOf(request, p) == Free
 }
 
 // ProofOf is how the credentials are treated for which a gate admitted a request: as
 // Authorization is, whatever field they were in. Dropped where there are none.
-func (s *Settings) ProofOf(r *http.Request) Handling {
-	switch p := signin.ProofOf(r.Context()); {
-	case p.Cookie != "" && !s.keys(p.Cookie), p.Asked && !s.keysAll(r.Header):
+func (s *Settings) ProofOf(request field.Lines, p signin.Proof) Handling {
+	switch {
+	case p.Cookie != "" && !s.keys(p.Cookie), p.Asked && !s.keysAll(request):
 		return s.proof
 	case p != signin.Proof{}:
 		return Keyed
@@ -202,10 +203,10 @@ func (s *Settings) keys(cookie string) bool {
 
 // keysAll reports whether all credentials of a request are in the key. It is false for
 // a request without any: nobody knows what it was admitted for.
-func (s *Settings) keysAll(h http.Header) bool {
-	cookie, authorization := len(h["Cookie"]) > 0, len(h["Authorization"]) > 0
+func (s *Settings) keysAll(request field.Lines) bool {
+	cookie, authorization := request.Has("Cookie"), request.Has("Authorization")
 	return (cookie || authorization) && (!authorization || s.Auth == Keyed) &&
-		(!cookie || s.Cookies == Keyed && (len(s.listed) == 0 || hasCookie(h, s.listed)))
+		(!cookie || s.Cookies == Keyed && (len(s.listed) == 0 || len(cookiesNamed(request.Values("Cookie"), s.listed)) > 0))
 }
 
 func orNil(d time.Duration) *time.Duration {
@@ -218,7 +219,8 @@ func orNil(d time.Duration) *time.Duration {
 // Hidden are the fields of an answer that are for this cache alone.
 func (b *Rules) Hidden() []string { return b.base.Policy.Hidden() }
 
-// ForRequest is what can be known before there is an answer.
+// ForRequest is what can be known before there is an answer. path is the request's,
+// decoded.
 func (b *Rules) ForRequest(path string) *Settings {
 	for i := range b.rules {
 		if s := &b.rules[i]; s.statuses == nil && s.media == "" && s.matchesPath(path) {
@@ -231,9 +233,13 @@ func (b *Rules) ForRequest(path string) *Settings {
 // Sure reports whether the same rules hold for a path however it is read: the
 // upstream may answer /static/..%2faccount as /account, which is not to be kept
 // by the rule for /static/*.
-func (b *Rules) Sure(u *url.URL) bool {
+func (b *Rules) Sure(q *message.Request) bool {
 	if len(b.rules) == 0 {
 		return true
+	}
+	u := new(url.URL)
+	if !q.URL(u) {
+		return false
 	}
 	for _, p := range urlpath.Readings(u) {
 		if p != u.Path && slices.ContainsFunc(b.rules, func(s Settings) bool { return s.matchesPath(p) != s.matchesPath(u.Path) }) {
@@ -245,12 +251,13 @@ func (b *Rules) Sure(u *url.URL) bool {
 
 // ForAnswer returns the policy that decides how long an answer may be used, with the
 // name of its rule. asked are the settings that held for the request; what they
-// decided stays.
-func (b *Rules) ForAnswer(asked *Settings, r *http.Request, status int, contentType string) (policy rfc9111.Policy, rule string) {
+// decided stays. p is what a gate has admitted the request for.
+func (b *Rules) ForAnswer(asked *Settings, q *message.Request, p signin.Proof, status int, contentType string) (policy rfc9111.Policy, rule string) {
 	policy = asked.Policy
-	policy.Proved = asked.ProofOf(r) == Free
+	policy.Proved = asked.ProofOf(q.Fields, p) == Free
+	path := q.Decoded()
 	for i := range b.rules {
-		if s := &b.rules[i]; s.matchesPath(r.URL.Path) && s.matchesStatus(status) && s.matchesMedia(contentType) {
+		if s := &b.rules[i]; s.matchesPath(path) && s.matchesStatus(status) && s.matchesMedia(contentType) {
 			policy.Force = s.Policy.Force
 			policy.StaleIfError, policy.StaleWhileRevalidate = s.Policy.StaleIfError, s.Policy.StaleWhileRevalidate
 			policy.AnyStatus = s.Policy.AnyStatus

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"millrace/cache/object"
 	"millrace/cache/purge"
 	"millrace/cache/rfc9111"
+	"millrace/internal/wire/field"
 	"millrace/internal/wire/send"
 	"millrace/store"
 	"millrace/store/disk"
@@ -147,14 +147,14 @@ func (t *Tiers) storeKey(key string, o *object.Object) string {
 
 // Find looks in the slower tiers for an answer to a request, and takes it into
 // memory. tier is where it was.
-func (t *Tiers) Find(ctx context.Context, r *http.Request, key string) (o *object.Object, tier string) {
+func (t *Tiers) Find(ctx context.Context, request field.Lines, key string) (o *object.Object, tier string) {
 	if t.o.Disk != nil {
-		o, tier = t.findIn(ctx, t.o.Disk, r, key, Disk), Disk
+		o, tier = t.findIn(ctx, t.o.Disk, request, key, Disk), Disk
 	}
 	if o == nil && t.o.Shared != nil {
 		ctx, cancel := context.WithTimeout(ctx, sharedTime)
 		defer cancel()
-		o, tier = t.findIn(ctx, t.o.Shared, r, key, Shared), Shared
+		o, tier = t.findIn(ctx, t.o.Shared, request, key, Shared), Shared
 	}
 	if o != nil {
 		t.Put(key, o)
@@ -163,26 +163,26 @@ func (t *Tiers) Find(ctx context.Context, r *http.Request, key string) (o *objec
 }
 
 // LookOnDisk is Find in the disk alone, and takes nothing into memory.
-func (t *Tiers) LookOnDisk(r *http.Request, key string) *object.Object {
+func (t *Tiers) LookOnDisk(ctx context.Context, request field.Lines, key string) *object.Object {
 	if t.o.Disk == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), sharedTime)
+	ctx, cancel := context.WithTimeout(ctx, sharedTime)
 	defer cancel()
-	return t.findIn(ctx, t.o.Disk, r, key, Disk)
+	return t.findIn(ctx, t.o.Disk, request, key, Disk)
 }
 
-func (t *Tiers) findIn(ctx context.Context, from store.Store, r *http.Request, key, tier string) *object.Object {
+func (t *Tiers) findIn(ctx context.Context, from store.Store, request field.Lines, key, tier string) *object.Object {
 	base := t.o.Prefix + key
 	o, sets := t.read(ctx, from, base, tier)
 	for _, names := range sets {
 		if o != nil {
 			break
 		}
-		variant := variantKey(base, names, func(i int) string { return rfc9111.Normal(names[i], r.Header, t.o.Languages) })
+		variant := variantKey(base, names, func(i int) string { return rfc9111.Normal(names[i], request, t.o.Languages) })
 		o, _ = t.read(ctx, from, variant, tier)
 	}
-	if o == nil || !o.Selects(r, t.o.Languages) || o.State(t.o.Purges) == purge.Gone {
+	if o == nil || !o.Selects(request, t.o.Languages) || o.State(t.o.Purges) == purge.Gone {
 		return nil
 	}
 	return o

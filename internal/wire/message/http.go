@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"millrace/internal/wire/field"
 	"millrace/internal/wire/netset"
@@ -73,17 +74,55 @@ func (h *Request) Header(values []string) http.Header {
 	return header
 }
 
-// URL stores the URL of the target in its argument. It returns false if there is none.
+// URL stores path and query, as they are now, in its argument. It returns false if the
+// path is not valid.
 func (h *Request) URL(to *url.URL) bool {
-	if !h.Simple {
-		u, err := url.ParseRequestURI(h.Target)
-		if err != nil {
-			return false
-		}
-		*to = *u
+	to.Path, to.RawPath, to.RawQuery = h.Path, "", h.Query
+	to.ForceQuery = h.HasQuery && h.Query == ""
+	if h.Simple {
 		return true
 	}
-	to.Path, to.RawQuery = h.Path, h.Query
-	to.ForceQuery = h.HasQuery && h.Query == ""
+	path, err := url.PathUnescape(h.Path)
+	if err != nil {
+		return false
+	}
+	to.Path = path
+	if to.EscapedPath() != h.Path {
+		to.RawPath = h.Path
+	}
 	return true
+}
+
+// URI returns path and query, as they are now: a request to another server asks for them.
+func (h *Request) URI() string {
+	path := h.Path
+	if path == "" {
+		path = "/"
+	}
+	if !h.HasQuery {
+		return path
+	}
+	if t := h.Target; len(t) == len(path)+1+len(h.Query) && t[:len(path)] == path && t[len(path)] == '?' && t[len(path)+1:] == h.Query {
+		return t
+	}
+	return path + "?" + h.Query
+}
+
+// Decoded returns the path with nothing encoded in it.
+func (h *Request) Decoded() string {
+	if h.Simple {
+		return h.Path
+	}
+	path, err := url.PathUnescape(h.Path)
+	if err != nil {
+		return h.Path
+	}
+	return path
+}
+
+// Clone returns a copy of the head, which shares its strings.
+func (h *Request) Clone() *Request {
+	c := *h
+	c.Fields, c.Set = append(c.inline[:0], h.Fields...), slices.Clone(h.Set)
+	return &c
 }
