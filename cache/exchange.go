@@ -66,7 +66,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// a fetch of its own. The other two turns are for lost races.
 	var o *object.Object
 	for range 3 {
-		if m := h.takeOver(r); m != nil {
+		if m, started := lane.Take[*missing](r, h); started {
 			if x.began = m.x.began; x.resume(m) {
 				return
 			}

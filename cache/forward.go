@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"millrace/cache/rfc9111"
+	"millrace/internal/lane"
 )
 
 // forward forwards a request that bypasses the cache: uploads, upgrades, requests with
@@ -14,7 +15,9 @@ func (x *exchange) forward() {
 	x.outcome, x.reason = "bypass", x.private
 	h.meters.Reasons.Add(x.private)
 	r := x.r
-	goOn(r)
+	if p, started := lane.Take[*passing](r, h); started {
+		p.release()
+	}
 	x.addStatus(x.w.Header(), nil, bypassed(x.private, 0)) // of an answer of our own, where there is none
 	h.proxy.ServeHooked(x.w, r, func(resp *http.Response) {
 		x.status = resp.StatusCode

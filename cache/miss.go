@@ -178,19 +178,8 @@ func (m *missing) release() {
 	missingPool.Put(m)
 }
 
-// takeOver returns the fetch that an event loop has begun for r; nil: none.
-func (h *Handler) takeOver(r *http.Request) *missing {
-	left := lane.RoundTripOf(r)
-	if left == nil {
-		return nil
-	}
-	m, ok := (*left).(*missing)
-	if !ok || m.h != h {
-		return nil
-	}
-	*left = nil
-	return m
-}
+// Owner is for [lane.Take].
+func (m *missing) Owner() *Handler { return m.h }
 
 // resume continues a fetch that an event loop has begun, as join does with a new one.
 func (x *exchange) resume(m *missing) bool {

@@ -119,14 +119,8 @@ func (p *passing) release() {
 	passingPool.Put(p)
 }
 
-// goOn lets the proxy find its own part of what an event loop has begun for r.
-func goOn(r *http.Request) {
-	left := lane.RoundTripOf(r)
-	if left == nil {
-		return
-	}
-	if p, ok := (*left).(*passing); ok {
-		*left = p.RoundTrip
-		p.release()
-	}
-}
+// Owner is for [lane.Take].
+func (p *passing) Owner() *Handler { return p.h }
+
+// Inner is for [lane.Take], by which the proxy takes its own part.
+func (p *passing) Inner() lane.RoundTrip { return p.RoundTrip }

@@ -224,6 +224,9 @@ func (p *passage) Discard() {
 	p.free()
 }
 
+// Owner is for [lane.Take].
+func (p *passage) Owner() *Handler { return p.h }
+
 // free has the passage used again.
 func (p *passage) free() {
 	if p.raw != nil {
@@ -235,15 +238,10 @@ func (p *passage) free() {
 
 // resume continues a request that a loop has forwarded; false if none has.
 func (h *Handler) resume(w http.ResponseWriter, r *http.Request) bool {
-	left := lane.RoundTripOf(r)
-	if left == nil {
+	p, started := lane.Take[*passage](r, h)
+	if !started {
 		return false
 	}
-	p, ok := (*left).(*passage)
-	if !ok || p.h != h {
-		return false
-	}
-	*left = nil
 	defer p.free()
 	leave := sync.OnceFunc(func() { <-h.places })
 	nc, err := p.line.Conn()

@@ -71,7 +71,7 @@ func (h *Handler) canForward() bool {
 func (h *Handler) Pass(q *lane.ForwardRequest) lane.RoundTrip { return h.PassEdited(q, nil) }
 
 // PassEdited is Pass for a job of which e, if it is not nil, edits the answers. If
-// the passage is handed over, that job finds it at [lane.RoundTripOf], and calls
+// the passage is handed over, that job takes its own part by [lane.Take], and calls
 // Serve.
 func (h *Handler) PassEdited(q *lane.ForwardRequest, e Editor) lane.RoundTrip {
 	if !h.simple || !h.shouldTry(q) {
@@ -206,6 +206,9 @@ func (p *passage) Discard() {
 	p.Passage.Discard()
 	p.release()
 }
+
+// Owner is for [lane.Take].
+func (p *passage) Owner() *Handler { return p.handler }
 
 func (p *passage) release() {
 	p.editor, p.pages, p.asked = nil, nil, hop{}

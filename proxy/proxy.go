@@ -261,13 +261,10 @@ var errUpload = errors.New("the request's body could not be taken in")
 // 15.2).
 func (h *Handler) ask(out *http.Request, relay *interim, r *http.Request) (*http.Response, error) {
 	pool, ours := h.pool.(*upstream.Pool)
-	if left := lane.RoundTripOf(r); left != nil && h.simple {
-		if p, ok := (*left).(*passage); ok && p.handler == h {
-			*left = nil
-			h.handedOver(p.began, p.beyond)
-			defer p.release()
-			return pool.Resume(out, &p.Passage, relay.pass)
-		}
+	if p, started := lane.Take[*passage](r, h); started {
+		h.handedOver(p.began, p.beyond)
+		defer p.release()
+		return pool.Resume(out, &p.Passage, relay.pass)
 	}
 	switch {
 	case !r.ProtoAtLeast(1, 1):

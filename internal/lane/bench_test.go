@@ -112,7 +112,8 @@ func BenchmarkOffer(b *testing.B) {
 	offer := func(target string) bool {
 		before := bench.meters.LaneOffers.Load()
 		r := (&http.Request{Method: "GET", RequestURI: target, Host: "a"}).WithContext(ctx)
-		Begin(r, 1, bench.meters.Job("test"))
+		Begin(r)
+		SetJob(r, 1, bench.meters.Job("test"))
 		Offer(r, a, rule)
 		return bench.meters.LaneOffers.Load() > before
 	}

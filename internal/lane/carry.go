@@ -16,14 +16,15 @@ func (l *Lane) ForwardWith(c Forwarder) { l.forwarder = c }
 // Forwarder forwards requests to upstreams.
 type Forwarder interface {
 	// Forward sends a request to an upstream, if that can be done at once, and if
-	// neither the request nor its answer needs an [http.Handler]. Otherwise it
-	// returns nil, and has sent nothing.
-	Forward(q *ForwardRequest) RoundTrip
+	// neither the request nor its answer needs an [http.Handler]. Otherwise sent is
+	// false, and x is what the handler goes on with, which it finds by [Take]; nil:
+	// nothing.
+	Forward(q *ForwardRequest) (x RoundTrip, sent bool)
 }
 
 // Passer is a job whose requests may be forwarded like this.
 type Passer interface {
-	// Pass does the job's part of [Forwarder.Forward].
+	// Pass does the job's part of [Forwarder.Forward]. nil: it has sent nothing.
 	Pass(q *ForwardRequest) RoundTrip
 }
 
@@ -38,27 +39,9 @@ type ForwardRequest struct {
 	Out    []byte   // an empty buffer for the request as it is sent
 	// Pages are the site's error pages: an answer whose status has one is for the handler.
 	Pages site.Pages
-	// Prepared is what [Prepared] returns to the handler if the request is not forwarded.
-	Prepared any
 	// Waiting.Ready is called when a request that waits for a connection to the
 	// upstream may have one: see [RoundTrip.Waits]. nil: it must not wait.
 	Waiting interface{ Ready() }
-}
-
-// Prepared returns what a [Forwarder], which did not forward r, has left for r's handler in
-// [ForwardRequest.Prepared]; nil for nothing. Call it once.
-func Prepared(r *http.Request) any {
-	if c, ok := r.Context().Value(connKey{}).(*Conn); ok {
-		left := c.prepared
-		c.prepared = nil
-		return left
-	}
-	if mark := r.Header[roundTripField]; mark != nil {
-		if c, ok := r.Context().Value(h2Key{}).(*Conn); ok && c.h2host != nil {
-			return c.h2host.handoffs.prepared(mark)
-		}
-	}
-	return nil
 }
 
 // Reply is an answer for the client, as a handler would have sent it.
@@ -79,7 +62,8 @@ const (
 )
 
 // RoundTrip is a request that was forwarded, until its answer has come. Only the loop calls
-// its methods.
+// its methods, until a handler goes on with it: see [Take]. One that wraps another has a
+// method Inner.
 type RoundTrip interface {
 	// Waits reports whether the request was not sent yet, as all connections to the
 	// upstream are in use.
@@ -101,31 +85,36 @@ type RoundTrip interface {
 	Discard()
 }
 
-// RoundTripOf returns where r's handler finds the round trip of a request that a loop has
-// forwarded already: it must wait for that answer instead of sending the request again.
-// nil: it was not forwarded. Whoever takes the round trip sets it to nil, or to the inner
-// one that the next handler understands.
-func RoundTripOf(r *http.Request) *RoundTrip {
-	var p *RoundTrip
-	if c, ok := r.Context().Value(connKey{}).(*Conn); ok {
-		p = &c.roundTrip
-	} else if o, ok := r.Context().Value(sourceKey{}).(*requestSource); ok {
-		p = o.roundTrip
-	} else if mark := r.Header[roundTripField]; mark != nil {
-		if c, ok := r.Context().Value(h2Key{}).(*Conn); ok && c.h2host != nil {
-			p = c.h2host.handoffs.claim(mark)
-		}
+// Take takes what a loop has begun for r, if that is a T which belongs to owner: its
+// handler goes on with it, and must not send the request again. What the T wraps is left
+// for whoever takes next. [Begin] must have been called.
+func Take[T interface {
+	RoundTrip
+	Owner() O
+}, O comparable](r *http.Request, owner O) (started T, ok bool) {
+	at := infoOf(r)
+	if at == nil {
+		return started, false
 	}
-	if p == nil || *p == nil {
-		return nil
+	if started, ok = at.started.(T); !ok || started.Owner() != owner {
+		return started, false
 	}
-	return p
+	at.started = nil
+	if outer, wraps := RoundTrip(started).(interface{ Inner() RoundTrip }); wraps {
+		at.started = outer.Inner()
+	}
+	return started, true
 }
 
-// DiscardRoundTrip discards r's round trip, if there is one that no handler has taken.
-func DiscardRoundTrip(r *http.Request) {
-	if p := RoundTripOf(r); p != nil {
-		was := *p
+// DiscardStarted discards what a loop has begun for r and no handler has taken.
+func DiscardStarted(r *http.Request) {
+	if at := infoOf(r); at != nil {
+		discard(&at.started)
+	}
+}
+
+func discard(p *RoundTrip) {
+	if was := *p; was != nil {
 		*p = nil
 		was.Discard()
 	}

@@ -26,12 +26,11 @@ func (h *h2Host) Forward(id uint32, fields []hpack.HeaderField) (taken, marked b
 	}
 	f := lp.fwd.take()
 	f.c, f.stream, f.fields = h.Conn, id, append(f.fields[:0], fields...)
-	if !lp.forwardCall(f, nil) {
-		before := lp.fwd.forward.Prepared
-		if before != nil {
-			h.handoffs.put(id, &handoff{prepared: before})
+	if started, sent := lp.forwardCall(f, nil); !sent {
+		if started != nil {
+			h.handoffs.put(id, started)
 		}
-		return false, before != nil
+		return false, started != nil
 	}
 	h.calls = append(h.calls, f)
 	if !f.waits && !lp.watchUpstream(f) {
@@ -70,6 +69,9 @@ func (h *h2Host) Cancel(id uint32) {
 			return
 		}
 	}
+	if x := h.handoffs.take(id); x != nil {
+		x.Discard()
+	}
 }
 
 // Handoff implements [h2.Host].
@@ -79,7 +81,7 @@ func (h *h2Host) Handoff(pass func(id uint32, fields []hpack.HeaderField)) {
 		f := h.calls[0]
 		pass(f.stream, f.fields)
 		id := f.stream
-		h.handoffs.put(id, &handoff{roundTrip: lp.endCall(f)})
+		h.handoffs.put(id, lp.endCall(f))
 	}
 }
 

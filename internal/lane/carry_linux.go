@@ -112,10 +112,9 @@ func (lp *loop) canForward(c *Conn) bool {
 
 // forward passes the request on that b begins with, if it may be forwarded.
 func (lp *loop) forward(c *Conn, b []byte) bool {
-	if !lp.canForward(c) {
+	if c.startedOnLoop() || !lp.canForward(c) {
 		return false
 	}
-	c.prepared = nil
 	n, v := message.End(b)
 	if v != message.Whole {
 		return false
@@ -128,8 +127,9 @@ func (lp *loop) forward(c *Conn, b []byte) bool {
 	size := int(k.request.Length)
 	f := k.take()
 	f.c, f.head, f.body = c, text, size
-	if !lp.forwardCall(f, b[n:n+size]) {
-		c.prepared = k.forward.Prepared
+	started, sent := lp.forwardCall(f, b[n:n+size])
+	if !sent {
+		c.started = started
 		return false
 	}
 	if len(b) > n {
@@ -169,20 +169,21 @@ func (lp *loop) fillForward(f *call, body []byte) *ForwardRequest {
 	return &k.forward
 }
 
-// forwardCall has the forwarder take a new request, whose head is in fwd. If it reports
-// false, the call is dropped.
-func (lp *loop) forwardCall(f *call, body []byte) bool {
+// forwardCall has the forwarder take a new request, whose head is in fwd. If it was not sent,
+// the call is dropped, and started is for the handler.
+func (lp *loop) forwardCall(f *call, body []byte) (started RoundTrip, sent bool) {
 	k := lp.fwd
 	q := lp.fillForward(f, body)
 	q.Waiting = f
-	if f.roundTrip = lp.lane.forwarder.Forward(q); f.roundTrip == nil {
+	if started, sent = lp.lane.forwarder.Forward(q); !sent {
 		f.c = nil
 		k.drop(f)
-		return false
+		return started, false
 	}
-	f.method, f.waits = k.request.Method, f.roundTrip.Waits()
+	f.roundTrip = started
+	f.method, f.waits = k.request.Method, started.Waits()
 	k.unanswered.add(f)
-	return true
+	return nil, true
 }
 
 // watchUpstream watches for the answer to a request that was sent. It reports false where
@@ -372,7 +373,7 @@ func (lp *loop) toWorker(f *call) {
 		lp.releaseStreams(c)
 		return
 	}
-	c.roundTrip = lp.endCall(f)
+	c.started = lp.endCall(f)
 	if c.wire == nil {
 		lp.lane.workers.submit(task{c, head})
 		return

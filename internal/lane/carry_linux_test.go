@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"testing"
 	"time"
 
@@ -57,9 +58,9 @@ type patientPassage struct {
 	taken, discarded chan struct{}
 }
 
-func (w *patientPassage) Forward(*ForwardRequest) RoundTrip { close(w.taken); return w }
-func (w *patientPassage) Waits() bool                       { return true }
-func (w *patientPassage) Discard()                          { close(w.discarded) }
+func (w *patientPassage) Forward(*ForwardRequest) (RoundTrip, bool) { close(w.taken); return w, true }
+func (w *patientPassage) Waits() bool                               { return true }
+func (w *patientPassage) Discard()                                  { close(w.discarded) }
 
 // A request over TLS that is handed over on a connection which is being cut has no
 // handler that would go on with it, or give it up.
@@ -86,21 +87,78 @@ func TestPassageOfACutConnection(t *testing.T) {
 	<-client.gone
 }
 
-// A round trip that a handler is about to take is the handler's, also where its
-// connection is closed meanwhile.
-func TestLeftoverIsTaken(t *testing.T) {
-	w := &patientPassage{discarded: make(chan struct{})}
+// What a handler has taken is not discarded when its connection is closed, and what no
+// handler has taken is. The mark of a stream is for Begin alone.
+func TestHandoffsOfHTTP2(t *testing.T) {
+	taken, left := &patientPassage{discarded: make(chan struct{})}, &patientPassage{discarded: make(chan struct{})}
 	var l handoffs
-	mark := []string{"1"}
-	l.put(1, &handoff{roundTrip: w})
-	if l.claim(mark) == nil {
+	l.put(1, taken)
+	l.put(3, left)
+	r := &http.Request{Header: http.Header{markField: {"1"}, "X-Other": {"1"}}}
+	if l.claim(r) != RoundTrip(taken) {
 		t.Fatal("there is no passage")
 	}
-	l.discardUnclaimed()
-	if p := l.remove(mark); p == nil || *p != RoundTrip(w) {
-		t.Error("nobody has the passage any more")
+	if len(r.Header) != 1 || l.claim(r) != nil {
+		t.Errorf("the request still has its mark: %v", r.Header)
 	}
-	if l.remove(mark) != nil {
+	if l.claim(&http.Request{Header: http.Header{markField: {"1"}}}) != nil {
 		t.Error("it is there once more")
 	}
+	l.discard()
+	select {
+	case <-left.discarded:
+	default:
+		t.Error("what nobody took keeps its place")
+	}
+	select {
+	case <-taken.discarded:
+		t.Error("what a handler took was discarded")
+	default:
+	}
 }
+
+// wrapped is a round trip with another one inside.
+type wrapped struct {
+	patientPassage
+	owner string
+	inner RoundTrip
+}
+
+func (w *wrapped) Owner() string    { return w.owner }
+func (w *wrapped) Inner() RoundTrip { return w.inner }
+
+// Each handler takes its own part of what a loop has begun, the outer one first, and
+// nobody takes another's.
+func TestTake(t *testing.T) {
+	inner := &wrapped{owner: "proxy", patientPassage: patientPassage{discarded: make(chan struct{})}}
+	c := &Conn{connForward: connForward{started: &wrapped{owner: "cache", inner: inner}}}
+	r := new(http.Request).WithContext(WithConn(t.Context(), c))
+	if _, ok := Take[*wrapped](r, "cache"); ok {
+		t.Error("it is taken before Begin")
+	}
+	Begin(r)
+	if c.startedOnLoop() {
+		t.Error("the next request has it, too")
+	}
+	if _, ok := Take[*wrapped](r, "proxy"); ok {
+		t.Error("the inner part is taken first")
+	}
+	if _, ok := Take[*patientOwned](r, "cache"); ok {
+		t.Error("it is taken as another type")
+	}
+	if x, ok := Take[*wrapped](r, "cache"); !ok || x.inner != RoundTrip(inner) {
+		t.Error("the outer part is not taken")
+	}
+	DiscardStarted(r)
+	select {
+	case <-inner.discarded:
+	default:
+		t.Error("the inner part, which nobody took, keeps its place")
+	}
+	if _, ok := Take[*wrapped](r, "proxy"); ok {
+		t.Error("what was discarded is taken")
+	}
+}
+
+// patientOwned is another type of the same owner.
+type patientOwned struct{ wrapped }

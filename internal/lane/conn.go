@@ -107,9 +107,8 @@ type connRequest struct {
 
 // connForward is a request that the loop has forwarded to an upstream.
 type connForward struct {
-	call      *call     // until its answer has come; for the loop alone
-	roundTrip RoundTrip // the handler is to go on with it
-	prepared  any       // what a Forwarder that did not forward the request has left for its handler
+	call    *call     // until its answer has come; for the loop alone
+	started RoundTrip // what the handler is to go on with, until Begin
 }
 
 // connSweep is for the sweeper alone.
@@ -209,8 +208,7 @@ func OnState(nc net.Conn, state http.ConnState) {
 		c.pace = Pace{}
 		c.state.set(stateActive)
 	case http.StateIdle:
-		c.discardRoundTrip()
-		c.prepared = nil
+		c.discardStarted()
 		c.tracker.reset()
 		c.state.set(stateReading) // before its deadline: see Lane.Drain
 		c.awaitRequest(time.Now(), c.lane.settings.Load())
@@ -222,7 +220,7 @@ func OnState(nc net.Conn, state http.ConnState) {
 		c.writeBy.Store(0)
 		c.state.set(stateHijacked)
 	case http.StateClosed:
-		c.discardRoundTrip()
+		c.discardStarted()
 	}
 }
 
@@ -283,9 +281,9 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return c.readHead(p)
 }
 
-// startedOnLoop reports whether a loop has already worked on the request over TLS that
-// comes next: it was forwarded, or prepared for that. A handler must serve it then.
-func (c *Conn) startedOnLoop() bool { return c.roundTrip != nil || c.prepared != nil && c.scope.Secure }
+// startedOnLoop reports whether a loop has begun the request that comes next. A handler must
+// serve it then.
+func (c *Conn) startedOnLoop() bool { return c.started != nil }
 
 // readHead reads for net/http what the lane must not look at: the remaining bytes of a
 // head of which net/http has the first, and everything where the lane has lost count.
@@ -428,7 +426,7 @@ func (c *Conn) Close() error {
 		h2conn.Release()
 	}
 	if c.h2host != nil {
-		c.h2host.handoffs.discardUnclaimed()
+		c.h2host.handoffs.discard()
 	}
 	c.lane.untrack(c)
 	if c.onClose != nil {

@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -120,7 +119,7 @@ func (h *h2Host) Close() error {
 func (h *h2Host) end(h2conn *h2.Conn) {
 	_ = h.Close() // if it was not closed before
 	h.inner.Wait()
-	h.handoffs.discardUnclaimed()
+	h.handoffs.discard()
 	h.countRefusal(h2conn.Reason())
 }
 
@@ -170,77 +169,55 @@ type h2Host struct {
 	handoffs     handoffs // forwarded requests that net/http's handlers go on with
 }
 
-// roundTripField is [h2.Mark] as net/http writes it.
-const roundTripField = "Millrace-Passage"
+// markField is [h2.Mark] as net/http writes it.
+const markField = "Millrace-Passage"
 
-// handoffs are requests that a loop has begun and handlers go on with. The key is the
-// stream's number, which the handler finds in the field roundTripField.
+// handoffs are the requests of a connection that a loop has begun, by their streams, until
+// their handlers call Begin.
 type handoffs struct {
 	mu  sync.Mutex
-	all map[string]*handoff
+	all map[uint32]RoundTrip
 }
 
-// handoff is one of them.
-type handoff struct {
-	roundTrip RoundTrip
-	claimed   bool // by the handler, which then ends the round trip
-	prepared  any  // what a Forwarder that did not forward the request has left for the handler
-}
-
-func (l *handoffs) put(id uint32, p *handoff) {
+func (l *handoffs) put(id uint32, x RoundTrip) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.all == nil {
-		l.all = map[string]*handoff{}
+		l.all = map[uint32]RoundTrip{}
 	}
-	l.all[strconv.FormatUint(uint64(id), 10)] = p
+	l.all[id] = x
 }
 
-// prepared returns what a Forwarder has left under a mark, nil for nothing.
-func (l *handoffs) prepared(mark []string) any {
+// take returns what a loop has started for a stream, once; nil: nothing.
+func (l *handoffs) take(id uint32) RoundTrip {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p := l.all[strings.Join(mark, ",")]
-	if p == nil {
+	x := l.all[id]
+	delete(l.all, id)
+	return x
+}
+
+// claim is take for the request with a mark, which it removes.
+func (l *handoffs) claim(r *http.Request) RoundTrip {
+	mark := r.Header[markField]
+	if len(mark) != 1 {
 		return nil
 	}
-	return p.prepared
-}
-
-// claim returns the round trip with a mark, which the handler must end from then on; nil if
-// there is none.
-func (l *handoffs) claim(mark []string) *RoundTrip {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	p := l.all[strings.Join(mark, ",")]
-	if p == nil {
+	delete(r.Header, markField)
+	id, err := strconv.ParseUint(mark[0], 10, 32)
+	if err != nil {
 		return nil
 	}
-	p.claimed = true
-	return &p.roundTrip
+	return l.take(uint32(id))
 }
 
-// remove is claim, and forgets the round trip.
-func (l *handoffs) remove(mark []string) *RoundTrip {
-	p := l.claim(mark)
+// discard discards what no handler has taken.
+func (l *handoffs) discard() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.all, strings.Join(mark, ","))
-	return p
-}
-
-// discardUnclaimed discards the round trips that no handler has claimed. The others stay
-// until they are removed.
-func (l *handoffs) discardUnclaimed() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for mark, p := range l.all {
-		if p.claimed {
-			continue
-		}
-		if delete(l.all, mark); p.roundTrip != nil {
-			p.roundTrip.Discard()
-		}
+	for id, x := range l.all {
+		delete(l.all, id)
+		x.Discard()
 	}
 }
 

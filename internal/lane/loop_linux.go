@@ -367,7 +367,7 @@ func (c *Conn) leave() {
 		if c.reading.pending != nil {
 			_ = c.endPending(net.ErrClosed)
 		}
-		c.discardRoundTrip() // no handler will go on with it
+		c.discardStarted() // no handler will go on with it
 		_ = c.Close()
 	})
 }

@@ -193,10 +193,11 @@ func varyValue(r *http.Request, name string) (id headerID, value string, ok bool
 
 // requestInfo is what the server has told the lane about a request that a handler serves.
 type requestInfo struct {
-	site  uint64
-	job   *meter.Job
-	gate  *admit.Gate
-	trace *trace.Request // nil: it is not traced
+	site    uint64
+	job     *meter.Job
+	gate    *admit.Gate
+	trace   *trace.Request // nil: it is not traced
+	started RoundTrip      // by a loop, and no handler has taken it; nil: nothing
 	Policy
 }
 
@@ -326,26 +327,33 @@ func (o outside) Value(key any) any {
 	return o.Context.Value(key)
 }
 
-// Begin tells the lane which site and job serve a request, before the job runs: its offers
-// are stored under the site's number. It returns the request to go on with, and the
-// connection's shard for the counters of package meter.
-func Begin(r *http.Request, site uint64, job *meter.Job) (same *http.Request, shard uint32) {
+// Begin tells the lane that a handler serves a request, before anything else is done with
+// it. It returns the request to go on with, and the connection's shard for the counters of
+// package meter. From then on [Take] finds what a loop has begun for the request.
+func Begin(r *http.Request) (same *http.Request, shard uint32) {
 	if c, ok := r.Context().Value(connKey{}).(*Conn); ok {
-		c.info = requestInfo{site: site, job: job}
+		c.info, c.started = requestInfo{started: c.started}, nil
 		return r, c.shard
 	}
 	if c, ok := r.Context().Value(h2Key{}).(*Conn); ok {
-		o := &requestSource{info: requestInfo{site: site, job: job}, lane: c.lane, scope: c.scope, shard: c.shard}
-		if mark := r.Header[roundTripField]; mark != nil && c.h2host != nil {
-			o.roundTrip = c.h2host.handoffs.remove(mark)
-			delete(r.Header, roundTripField)
+		o := &requestSource{lane: c.lane, scope: c.scope, shard: c.shard}
+		if c.h2host != nil {
+			o.info.started = c.h2host.handoffs.claim(r)
 		}
 		return r.WithContext(withSource(r.Context(), o)), c.shard
 	}
 	if v, ok := r.Context().Value(http3Key{}).(*HTTP3Conn); ok {
-		return r.WithContext(withSource(r.Context(), &requestSource{info: requestInfo{site: site, job: job}, lane: v.lane, scope: v.scope, shard: v.shard})), v.shard
+		return r.WithContext(withSource(r.Context(), &requestSource{lane: v.lane, scope: v.scope, shard: v.shard})), v.shard
 	}
 	return r, 0
+}
+
+// SetJob tells the lane which site and job serve a request, after Begin and before the job
+// runs: its offers are stored under the site's number. 0: the lane must not repeat them.
+func SetJob(r *http.Request, site uint64, job *meter.Job) {
+	if t := infoOf(r); t != nil {
+		t.site, t.job = site, job
+	}
 }
 
 // requestSource is what Offer must know of the connection that a request came on.
@@ -354,8 +362,6 @@ type requestSource struct {
 	lane  *Lane // nil: there is no lane
 	scope *Scope
 	shard uint32
-
-	roundTrip *RoundTrip // what its handler must go on with; nil: nothing
 }
 
 // sourceOf returns the source of a request.

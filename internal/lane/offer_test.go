@@ -30,7 +30,8 @@ func (o *offerer) offer(site uint64, r *http.Request, a *send.Answer, rule Rule)
 	o.t.Helper()
 	r = r.WithContext(WithConn(o.t.Context(), o.conn))
 	before := o.meters.LaneOffers.Load()
-	Begin(r, site, o.meters.Job("test"))
+	Begin(r)
+	SetJob(r, site, o.meters.Job("test"))
 	Offer(r, a, rule)
 	return o.meters.LaneOffers.Load() > before
 }

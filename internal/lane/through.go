@@ -77,7 +77,7 @@ func (c *Conn) serveExchange(x *lean.Exchange) lean.Outcome {
 		c.cancelIfGone()
 	}
 	o := x.Serve(c.lane.through, (*link)(c))
-	c.discardRoundTrip()
+	c.discardStarted()
 	c.mu.Lock()
 	g.cancel = nil
 	c.mu.Unlock()
@@ -93,12 +93,10 @@ func (c *Conn) serveExchange(x *lean.Exchange) lean.Outcome {
 	return o
 }
 
-// discardRoundTrip discards a forwarded request that no handler has gone on with.
-func (c *Conn) discardRoundTrip() {
-	if p := c.roundTrip; p != nil {
-		c.roundTrip = nil
-		p.Discard()
-	}
+// discardStarted discards what a loop has begun and no handler has gone on with.
+func (c *Conn) discardStarted() {
+	discard(&c.started)
+	discard(&c.info.started)
 }
 
 // closeIfLast closes the connection if the answer must be its last. It reports whether the

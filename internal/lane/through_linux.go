@@ -127,7 +127,7 @@ func (c *Conn) serveTask(head string) {
 		if cause == nil && whole {
 			return // the loop may use c by now
 		}
-		if c.discardRoundTrip(); cause != nil {
+		if c.discardStarted(); cause != nil {
 			c.closeAfterPanic(cause)
 		} else { // the handler has called runtime.Goexit
 			_ = c.Close()

@@ -25,14 +25,15 @@ import (
 // forwarded is a request that a loop passes on, with what ServeHTTP does for others:
 // header rules, metrics and the log.
 type forwarded struct {
-	lane.RoundTrip
+	lane.RoundTrip // nil: it was not sent
 	prepared
-	table *site.Table
-	route *site.Route
-	began time.Time
-	log   *accesslog.Log // nil: no line
-	line  accesslog.Record
-	slow  *slow.Store // nil: slow requests are not kept
+	server *Server
+	table  *site.Table
+	route  *site.Route
+	began  time.Time
+	log    *accesslog.Log // nil: no line
+	line   accesslog.Record
+	slow   *slow.Store // nil: slow requests are not kept
 
 	idField string // of its answer; "" for none
 	fields  []field.Line
@@ -66,19 +67,19 @@ var forwardedPool = sync.Pool{New: func() any {
 
 // Forward implements [lane.Forwarder]. What ServeHTTP would ask, find out or add that is
 // not here keeps a request from being forwarded.
-func (s *Server) Forward(q *lane.ForwardRequest) lane.RoundTrip {
+func (s *Server) Forward(q *lane.ForwardRequest) (started lane.RoundTrip, sent bool) {
 	now, h := s.current.Load(), q.Head
 	if !h.Simple || strings.HasPrefix(h.Path, challengePath) || h.Length > int64(now.limits.BodyBytes) {
-		return nil
+		return nil, false
 	}
 	table := enter(q.Scope)
 	route, job, below := forwardable(table, h)
 	if job == nil {
 		table.Leave()
-		return nil
+		return nil, false
 	}
 	x := forwardedPool.Get().(*forwarded)
-	x.table, x.route, x.began = table, route, time.Now()
+	x.server, x.table, x.route, x.began = s, table, route, time.Now()
 	if always := q.Scope.Always.Load(); always != nil {
 		x.always = *always
 	}
@@ -92,7 +93,7 @@ func (s *Server) Forward(q *lane.ForwardRequest) lane.RoundTrip {
 	}
 	if !x.admits(q) {
 		x.leave()
-		return nil
+		return nil, false
 	}
 	x.prepare(q, now, trusted)
 	h.Path = below
@@ -100,11 +101,7 @@ func (s *Server) Forward(q *lane.ForwardRequest) lane.RoundTrip {
 		x.RoundTrip = job.Pass(q)
 	}
 	if x.RoundTrip == nil {
-		if x.admitted || x.mark.ID != "" || len(x.fields) > 0 {
-			q.Prepared = x.prepared
-		}
-		x.leave()
-		return nil
+		return x, false
 	}
 	if now.log != nil && !route.NoLog {
 		x.log, x.slow = now.log, now.tracing.Slow
@@ -116,7 +113,7 @@ func (s *Server) Forward(q *lane.ForwardRequest) lane.RoundTrip {
 			x.line.Proto = "HTTP/2.0"
 		}
 	}
-	return x
+	return x, true
 }
 
 // forwardable is the route of a request whose answers loops may pass on, its job, and
@@ -311,9 +308,17 @@ func (x *forwarded) trace() *trace.Trace {
 
 // Discard implements [lane.RoundTrip].
 func (x *forwarded) Discard() {
-	x.RoundTrip.Discard()
+	if x.RoundTrip != nil {
+		x.RoundTrip.Discard()
+	}
 	x.leave()
 }
+
+// Owner is for [lane.Take].
+func (x *forwarded) Owner() *Server { return x.server }
+
+// Inner is for [lane.Take].
+func (x *forwarded) Inner() lane.RoundTrip { return x.RoundTrip }
 
 // leave ends the request's time in its table.
 func (x *forwarded) leave() {
@@ -326,18 +331,6 @@ func (x *forwarded) release() {
 	clear(x.fields)
 	*x = forwarded{lines: x.lines[:0], fields: x.fields[:0], value: x.value}
 	forwardedPool.Put(x)
-}
-
-// resume returns the table and the preparations of a request that a handler goes on with.
-func resume(p *lane.RoundTrip) (*site.Table, prepared) {
-	x, ok := (*p).(*forwarded)
-	if !ok { // that was done
-		return nil, prepared{}
-	}
-	table, b := x.table, x.prepared
-	*p = x.RoundTrip
-	x.release()
-	return table, b
 }
 
 // Forwarded returns how many requests the loops have forwarded.

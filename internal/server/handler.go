@@ -33,6 +33,8 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		w.waits = stall.Of(r.Context())
 	}
 	no := h2.RefusalOf(r)
+	r, shard := lane.Begin(r)
+	w.r = r
 	table, before := s.enter(r)
 	defer table.Leave()
 	_, w.warmUp = rw.(*discardWriter)
@@ -51,7 +53,8 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if strings.HasPrefix(r.URL.Path, challengePath) {
 		found.handler = s.withChallenges(found.handler)
 	}
-	r, shard := lane.Begin(found.request, found.siteID, found.job)
+	r = found.request
+	lane.SetJob(r, found.siteID, found.job)
 	if w.trace.On() {
 		r = lane.SetTrace(r, &w.trace)
 	}
@@ -140,7 +143,7 @@ func (s *Server) catchTrapped(found *routed, r *http.Request, now *current, w *w
 
 // finish counts and logs a request whose job has returned, or panicked.
 func (s *Server) finish(now *current, r *http.Request, w *writer, job *meter.Job, shard uint32, began time.Time) {
-	lane.DiscardRoundTrip(r)
+	lane.DiscardStarted(r)
 	if w.status == 0 {
 		w.addFields() // net/http sends the header of a job that has written nothing
 	}
@@ -173,16 +176,15 @@ func (s *Server) finish(now *current, r *http.Request, w *writer, job *meter.Job
 // enter returns the routing table for r and keeps it from retiring until Leave. A request
 // that a loop has forwarded before stays in the table that it was forwarded by.
 func (s *Server) enter(r *http.Request) (*site.Table, prepared) {
-	if p := lane.RoundTripOf(r); p != nil {
-		if table, b := resume(p); table != nil {
-			return table, b
-		}
+	if x, ok := lane.Take[*forwarded](r, s); ok {
+		table, b := x.table, x.prepared
+		x.release()
+		return table, b
 	}
-	b, _ := lane.Prepared(r).(prepared)
 	if r.TLS != nil || cleartext(r) {
-		return enter(&s.secure), b
+		return enter(&s.secure), prepared{}
 	}
-	return enter(&s.plain), b
+	return enter(&s.plain), prepared{}
 }
 
 func enter(scope *lane.Scope) *site.Table {

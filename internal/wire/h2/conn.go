@@ -48,7 +48,8 @@ type Host interface {
 	// request has the field [Mark] if marked is true. fields may be used during this
 	// call only, their strings also after it.
 	Forward(id uint32, fields []hpack.HeaderField) (taken, marked bool)
-	// Cancel says that the client wants no answer to a request that Forward has taken.
+	// Cancel says that nobody wants an answer to a request that Forward has taken, or
+	// whose mark it wanted.
 	Cancel(id uint32)
 	// Handoff calls pass for each request that Forward has taken and that is not
 	// answered, in the order of their streams: net/http answers them.

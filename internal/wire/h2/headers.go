@@ -132,6 +132,9 @@ func (c *Conn) headerBlock(t *task, id uint32, flags byte, priority, encoded []b
 			}
 		}
 		if c.overBudget() {
+			if own.Name != "" {
+				c.host.Cancel(id)
+			}
 			return c.decline(t, id)
 		}
 		if own.Name == "" {
