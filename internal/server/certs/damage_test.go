@@ -69,6 +69,16 @@ func TestDamagedStorage(t *testing.T) {
 	}
 }
 
+// opened opens a folder of certificates, as at a start, and closes it.
+func opened(t *testing.T, folder string) {
+	t.Helper()
+	m, err := Open(server.AutoOptions{CA: []string{server.CAInternal}, Storage: folder}, nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = m.Close()
+}
+
 // TestStaleLock: one that its holder keeps fresh stays.
 func TestStaleLock(t *testing.T) {
 	folder := t.TempDir()
@@ -81,7 +91,7 @@ func TestStaleLock(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		dropDeadLocks(folder, slog.New(slog.DiscardHandler))
+		opened(t, folder)
 		if _, err := os.Stat(path); (err == nil) != stays {
 			t.Errorf("a lock of %v: %v", updated, err)
 		}
@@ -105,7 +115,7 @@ func TestDamagedFiles(t *testing.T) {
 		if got := damaged(folder); !strings.Contains(got, path+" is empty: ") || !strings.Contains(got, want) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
-		dropDeadLocks(folder, slog.New(slog.DiscardHandler))
+		opened(t, folder)
 		if _, err := os.Stat(path); (err != nil) != strings.HasPrefix(name, "locks") {
 			t.Errorf("%s after locks of nobody are removed: %v", name, err)
 		}
