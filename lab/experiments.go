@@ -30,8 +30,11 @@ func Experiments() ([]experiment.Experiment, error) {
 	}{
 		{"files", nil},
 		{"tls", tls.Hooks},
+		{"protocols", protocols.Hooks},
 		{"proxy", proxy.Hooks},
 		{"packed", packed.Hooks},
+		{"embed-vs-disk", embed.Hooks},
+		{"sendfile-paths", sendfile.Hooks},
 	} {
 		made, err := experiment.New(e.name, e.hooks)
 		if err != nil {
@@ -42,10 +45,7 @@ func Experiments() ([]experiment.Experiment, error) {
 	for _, e := range []former.Experiment{
 		cache.Experiment(),
 		websocket.Experiment(),
-		protocols.Experiment(),
 		images.Experiment(),
-		embed.Experiment(),
-		sendfile.Experiment(),
 		websocket.RampExperiment(),
 		cache.APIExperiment(),
 		images.PGOExperiment(),

@@ -11,6 +11,7 @@ import (
 	"millrace/lab/experiment"
 	"millrace/lab/gate"
 	"millrace/lab/record"
+	"millrace/lab/trial"
 )
 
 // braces is a name that nobody has filled in.
@@ -126,7 +127,9 @@ func (c *checker) workloads() {
 			}
 		}
 		for _, m := range append(slices.Clone(w.Decide), w.Metric) {
-			c.metric(m)
+			if m != trial.NoVerdict {
+				c.metric(m)
+			}
 		}
 	}
 }

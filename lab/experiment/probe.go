@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"slices"
 	"time"
 
 	"millrace/lab/trial"
@@ -31,10 +30,10 @@ type Probe struct {
 	Body   int // bytes of the body
 }
 
-// look asks a server that has just started for the small site. What it answers is kept
+// look asks a server that has just started for some paths. What it answers is kept
 // when the arm is first started.
 func (r *Run) look(ctx context.Context, name string, in *trial.Instance) error {
-	got, err := probeAll(ctx, in.URL["address"], r.probed())
+	got, err := probeAll(ctx, in.URL["address"], pathsOf(r.Spec.Probe))
 	if err != nil {
 		return err
 	}
@@ -47,18 +46,6 @@ func (r *Run) look(ctx context.Context, name string, in *trial.Instance) error {
 		r.probes[name] = got
 	}
 	return nil
-}
-
-// probed are the paths of all loads, each once.
-func (r *Run) probed() (paths []string) {
-	for _, w := range r.Chosen {
-		for _, p := range w.paths() {
-			if w.Task == "" && p != LargePath && !slices.Contains(paths, p) {
-				paths = append(paths, p)
-			}
-		}
-	}
-	return paths
 }
 
 // Probes are what arms answered when they first started, by arm.

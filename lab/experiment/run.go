@@ -300,6 +300,7 @@ func (r *Run) conclude() {
 	if r.hooks.Report != nil {
 		r.hooks.Report()
 	}
+	r.Res.Answer = Capital(strings.TrimSpace(r.Res.Answer))
 }
 
 // A moment is long enough for servers to end what was closed.

@@ -102,7 +102,7 @@ type Command func(string, ...string) *exec.Cmd
 // slot.
 func (r *Run) Start(ctx context.Context, arm string) (*trial.Instance, error) {
 	in, err := r.StartWith(ctx, arm, nil, nil)
-	if err != nil || !r.Spec.Probe {
+	if err != nil || len(r.Spec.Probe) == 0 {
 		return in, err
 	}
 	if err := r.look(ctx, arm, in); err != nil {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"path"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"millrace/lab/load"
 	"millrace/lab/record"
+	"millrace/lab/trial"
 )
 
 //go:embed specs/*.yaml
@@ -40,7 +42,7 @@ type Spec struct {
 	Selects bool // workloads may be named on the command line
 
 	Site        []string  // what is in {site}: see [siteFiles]
-	Probe       bool      // a server that has just started is asked for the small site
+	Probe       []string  // paths that a server that has just started is asked for
 	Certificate bool      // {cert} and {key} are made
 	Pack        bool      // the site is packed into millrace, as the program "packed"
 	Programs    []Program // of lab/bench/subjects, built before anything starts
@@ -264,6 +266,9 @@ func (w Workload) load() load.Config {
 		Header: w.header(), Unique: w.Unique, Protocol: w.Protocol, Connections: w.Connections, Streams: w.Streams, Threads: w.Threads,
 		Sources: w.Sources, Requests: w.Requests, Timeout: w.Timeout, Insecure: true, // certificates are made for the run
 	}
+	if runtime.NumCPU() <= w.Threads {
+		c.Threads = 1 // several would take the server's last core
+	}
 	c.Paths = w.paths()
 	if w.Body > 0 {
 		c.Body = []byte(strings.Repeat("x", w.Body))
@@ -274,8 +279,11 @@ func (w Workload) load() load.Config {
 	return c
 }
 
-func (w Workload) paths() (paths []string) {
-	for _, p := range w.Paths {
+func (w Workload) paths() []string { return pathsOf(w.Paths) }
+
+// pathsOf are paths, among which "site" stands for those of the small site.
+func pathsOf(list []string) (paths []string) {
+	for _, p := range list {
 		if p == "site" {
 			paths = append(paths, SitePaths()...)
 		} else {
@@ -301,6 +309,9 @@ func (w Workload) header() http.Header {
 
 // figures is how many figures of a workload get a verdict.
 func (w Workload) figures(s *Spec) int {
+	if slices.Contains(w.Decide, trial.NoVerdict) {
+		return 0
+	}
 	if len(w.Decide) > 0 {
 		return len(w.Decide)
 	}

@@ -344,7 +344,7 @@ func (r *Run) answer() string {
 			parts = append(parts, s.Begin+List(each))
 		}
 	}
-	return Capital(strings.Join(parts, "; "))
+	return strings.Join(parts, "; ")
 }
 
 // say is a sentence about one workload; empty where nothing is known.

@@ -170,12 +170,21 @@ func (r *Run) h2load(ctx context.Context, slot trial.TaskSlot, w Workload) (tria
 		log: filepath.Join(r.Env.Work, "h2load.log"),
 	}.run(ctx, slot)
 	if err == nil && path == LargePath {
-		info, statErr := os.Stat(filepath.Join(r.Site, LargePath))
-		if err = statErr; err == nil && body < w.Requests*uint64(info.Size()) {
-			err = fmt.Errorf("%w: %d bytes of files of %d", ErrAnswer, body, info.Size())
+		size, sizeErr := r.LargeSize()
+		if err = sizeErr; err == nil && body < w.Requests*uint64(size) {
+			err = fmt.Errorf("%w: %d bytes of files of %d", ErrAnswer, body, size)
 		}
 	}
 	return got, err
+}
+
+// LargeSize is that of the large file of the site, in bytes.
+func (r *Run) LargeSize() (int64, error) {
+	info, err := os.Stat(filepath.Join(r.Site, LargePath))
+	if err != nil {
+		return 0, fmt.Errorf("looking at the large file: %w", err)
+	}
+	return info.Size(), nil
 }
 
 // RSSPerConnection is the metric of quiet connections.

@@ -111,12 +111,12 @@ func TestServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := NewRun(Env{Work: t.TempDir(), Millrace: self}, &Spec{Probe: true, Arms: []Arm{
+	r := NewRun(Env{Work: t.TempDir(), Millrace: self}, &Spec{Probe: []string{"/", "/second"}, Arms: []Arm{
 		{Name: "server", Run: "millrace {config} {address} {empty}", Text: "the config of {address}", URL: map[string]string{"other": "unix:{dir}/x"}, Memory: true},
 		{Name: "tool", Run: "no-such-tool -x", Package: "a-package"},
 		{Name: "peer", Run: "millrace", Config: "nginx/x.tmpl"},
 	}}, &record.Result{})
-	r.Fields["Empty"], r.Chosen = "", []Workload{{Paths: []string{"/", "/second", "/"}}}
+	r.Fields["Empty"] = ""
 	t.Setenv(serveEnv, "1")
 	in, err := r.Start(t.Context(), "server")
 	if err != nil {

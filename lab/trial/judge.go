@@ -103,6 +103,9 @@ func (p *Plan) differ() map[string]string {
 
 // decide are the metrics that get verdicts on a workload.
 func (p *Plan) decide(w Workload) []string {
+	if slices.Contains(w.Decide, NoVerdict) {
+		return nil
+	}
 	if len(w.Decide) > 0 {
 		return w.Decide
 	}

@@ -72,7 +72,7 @@ type Workload struct {
 	Task Task
 	// Arms names those that take part; nil: all.
 	Arms []string
-	// Decide replaces the plan's; empty: the plan's.
+	// Decide replaces the plan's; empty: the plan's; NoVerdict in it: none gets a verdict.
 	Decide []string
 	// Differ says why answers need not be equal between arms on this workload.
 	Differ string
@@ -133,6 +133,9 @@ type Pair struct{ Arm, Baseline string }
 // MinSlot is the shortest window that still says something: at 10,000 requests/s
 // some 500 of them, and longer than a scheduler's time slice by an order.
 const MinSlot = 50 * time.Millisecond
+
+// NoVerdict is in the Decide of a workload that is only shown.
+const NoVerdict = "-"
 
 // maxArms bounds the processes that run side by side.
 const maxArms = 64

@@ -6,42 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	experiment "millrace/lab/experiment/former"
+	"millrace/lab/experiment"
 	"millrace/lab/record"
 )
-
-// tables are what the article and its readers asked beside the verdicts.
-func tables(res *record.Result, probes map[string][]experiment.Probe) []record.Table {
-	return []record.Table{figures(res), sizes(res), answerBytes(res, probes), headers(res, probes)}
-}
-
-// figures holds what was published beside what was measured.
-func figures(res *record.Result) record.Table {
-	t := record.Table{
-		Title: "Published and measured", Lead: true,
-		About: "Medians over all blocks. The ratios in brackets are to nethttp-disk in the same column; what they prove is said by the verdicts. " +
-			"Absolute figures are those of two different machines.",
-		Columns: []string{"workload", "arm", "published, requests/s", "measured, requests/s", "CPU per request, µs"},
-	}
-	claimed := claims()
-	for _, w := range res.Workloads {
-		rate0 := experiment.MedianOf(res, base, w.Name, "requests_per_second")
-		baseCPU := experiment.MedianOf(res, base, w.Name, "cpu_ns")
-		for _, a := range res.Arms {
-			rate := experiment.MedianOf(res, a.Name, w.Name, "requests_per_second")
-			if rate == 0 || a.Placebo != "" {
-				continue
-			}
-			cpu := experiment.MedianOf(res, a.Name, w.Name, "cpu_ns")
-			t.Rows = append(t.Rows, []string{
-				w.Name, a.Name,
-				experiment.Against(claimed[w.Name][a.Name], claimed[w.Name][base], 1, 0),
-				experiment.Against(rate, rate0, 1, 0), experiment.Against(cpu, baseCPU, 1e-3, 1),
-			})
-		}
-	}
-	return t
-}
 
 func sizes(res *record.Result) record.Table {
 	t := record.Table{

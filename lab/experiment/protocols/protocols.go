@@ -1,39 +1,30 @@
-// Package protocols is the experiment protocols: one server, asked for the same
-// over HTTP/1.1, HTTP/2 and HTTP/3, all with TLS 1.3. What is asked for is a small
-// page, a page with its assets and a large file; on the machine itself, and over a
-// link that takes its time and loses packets.
+// Package protocols is what of the experiment protocols is code: one server that is
+// asked for the same over HTTP/1.1, HTTP/2 and HTTP/3, on the machine itself and over
+// a link that takes its time and loses packets.
 package protocols
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
-	"path/filepath"
-	"slices"
+	"net"
+	"net/http"
+	"net/url"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
-	experiment "millrace/lab/experiment/former"
+	"millrace/lab/experiment"
 	"millrace/lab/link"
+	"millrace/lab/load"
 	"millrace/lab/load/client"
 	"millrace/lab/record"
+	"millrace/lab/stats"
 	"millrace/lab/trial"
 )
 
-// The arms: the same server, and what it is asked over.
 const (
-	http1 = "http1"
-	http2 = "http2"
-	http3 = "http3"
-)
-
-const (
-	// rounds are how many times each server is started anew and given each row.
-	rounds = 3
-	// large and largeQuick are the large file in bytes.
-	large      = 64 << 20
-	largeQuick = 4 << 20
 	// answerTimeout is how long one answer may take: the large file over a link that
 	// loses packets takes minutes over TCP.
 	answerTimeout = 10 * time.Minute
@@ -42,125 +33,58 @@ const (
 	// compressing is how long a server may take to compress what it was asked for
 	// first; millrace does that beside its answers.
 	compressing = 700 * time.Millisecond
+	// delay of the link, in one direction, and loss, of packets in either.
+	delay = 5 * time.Millisecond
+	loss  = 0.02
+	// lanes are how many connections a browser opens to a host over HTTP/1.1.
+	lanes = 6
+	// http1 is the arm, and the protocol, that has one request at a time.
+	http1 = "http1"
 )
 
-func peers() []experiment.Peer {
-	return []experiment.Peer{{Arm: http1, Name: "HTTP/1.1"}, {Arm: http2, Name: "HTTP/2"}, {Arm: http3, Name: "HTTP/3"}}
-}
-
-// The metrics of tasks.
-const (
-	usual = "time_ns"
-	slow  = "slow_ns"
-)
-
-func metrics() []record.Metric {
-	return []record.Metric{
-		{Key: experiment.CPU, Name: "CPU time", Unit: "ns", About: "of the server, for each request, view or download, user and kernel; what the kernel does when a packet arrives counts for whoever it interrupts, which over the link is the lab"},
-		{Key: usual, Name: "time", Unit: "ns", About: "that the client waits for one: the median"},
-		{Key: slow, Name: "time of the slow ones", Unit: "ns", About: "that one in twenty takes at least"},
-	}
-}
-
-// Experiment is what the lab lists.
-func Experiment() experiment.Experiment {
-	return experiment.Experiment{
-		Name:  "protocols",
-		Title: "HTTP/1.1, HTTP/2 and HTTP/3 side by side, with and without lost packets",
-		Question: "What does the same answer cost the server, and how long does the client wait, over HTTP/1.1 with TLS, HTTP/2 and HTTP/3: a small page, " +
-			"a page with 30 assets, a large file, on the machine itself and over a link that loses packets?",
-		Claim: "HTTP/3 costs the server more CPU time than HTTP/2, and its clients wait less where packets are lost.",
-		Rule: fmt.Sprintf("In each of %d rounds the server is started anew for each protocol and does every row once, in random order within a row. "+
-			"Figures are medians of the rounds. There are no verdicts: three rounds are too few for the lab's tests. The link is a network namespace of its own, "+
-			"whose packets the lab carries itself, with a delay of %v in each direction, and loses with a chance that is drawn for each packet, in both directions. TCP and QUIC find their rates by Reno there. "+
-			"The result is void when an answer is not complete.", rounds, delay),
-		Selects: true,
-		Run:     run,
-	}
-}
-
-// A measurement is one run of the experiment.
+// measurement is one run of the experiment.
 type measurement struct {
-	*experiment.Stage
-	*experiment.Servers
-	divisor   int    // of how often each thing is done: more than 1 in a quick run
-	cert, key string // files
-	large     int64  // bytes of the large file
-	link      *link.Link
-	noLink    error // why there is none
+	*experiment.Run
+	link *link.Link // nil: there is none
 }
 
-func run(ctx context.Context, env experiment.Env, res *record.Result) (err error) {
-	m := &measurement{
-		Stage:   experiment.NewStage(env, res),
-		Servers: &experiment.Servers{Env: env, Site: filepath.Join(env.Work, "site")},
-		divisor: 1, large: large,
+// Hooks are those of the experiment.
+func Hooks(r *experiment.Run) experiment.Hooks {
+	m := &measurement{Run: r}
+	h := experiment.Hooks{
+		Prepare: m.open,
+		Start:   map[string]func(context.Context) (*trial.Instance, error){},
+		Tasks: map[string]experiment.Task{
+			"small": m.small, "view": m.page, "download": m.download,
+		},
+		Report: m.report,
 	}
-	quick := env.Mode != record.Full
-	if quick {
-		m.divisor, m.large = 3, largeQuick
+	for _, p := range r.Spec.Peers {
+		h.Start[p.Arm] = func(ctx context.Context) (*trial.Instance, error) { return m.start(ctx, p.Arm) }
 	}
-	if m.link, m.noLink = link.Open(env.Seed); m.link != nil {
-		defer func() { err = errors.Join(err, m.link.Close()) }()
-	}
-	chosen, err := experiment.ChooseRows(m.rows(), env.Only, quick, m.Note)
-	if err != nil {
-		return err
-	}
-	if err := experiment.WriteSite(m.Site, slices.Concat(experiment.Site(), experiment.PageFiles())); err != nil {
-		return err
-	}
-	if err := experiment.WriteLarge(m.Site, m.large); err != nil {
-		return err
-	}
-	if m.cert, m.key, err = experiment.Certificate(env.Work); err != nil {
-		return err
-	}
-	m.Built()
-	schedule := experiment.Schedule{Rounds: rounds, QuickRounds: 1, Slot: time.Second, QuickSlot: time.Second}
-	err = trial.Run(ctx, schedule.Plan(m.arms(), chosen, metrics(), env), res, m.Part(0, 1, 0))
-	m.conclude(res, chosen)
-	return err
+	return h
 }
 
-// arms are the same server three times.
-func (m *measurement) arms() []trial.Arm {
-	var all []trial.Arm
-	for _, p := range peers() {
-		a := m.Arm(p.Arm, "millrace serve with http3: true, no log; asked over "+p.Name, m.server())
-		if a.Start != nil {
-			a.Start = func(ctx context.Context) (*trial.Instance, error) { return m.start(ctx, p.Arm) }
-		}
-		all = append(all, a)
+// open makes the link, or says why there is none.
+func (m *measurement) open(context.Context) (err error) {
+	if m.link, err = link.Open(m.Env.Seed); err != nil {
+		m.Missing["link"] = err
+		return nil
 	}
-	return all
+	m.Defer(m.link.Close)
+	return nil
 }
 
-// server is millrace by the config that the experiment tls has for HTTP/3. In the
+// start starts a server, and returns when it answers with the right page. In the
 // link's network it listens at all addresses, in the machine's at the loopback one.
-func (m *measurement) server() experiment.Launch {
-	l := m.With(m.MillraceWith(func(p experiment.Place) []string {
-		return []string{"serve", "--config", experiment.ConfigFile(p), "--log", "off", "--admin", "off"}
-	}), experiment.Config{Peer: "millrace", Template: "tls.yaml.tmpl", Fields: func(experiment.Place) map[string]string {
-		fields := map[string]string{"Cert": m.cert, "Key": m.key}
-		if m.link != nil {
-			fields["Host"] = "0.0.0.0"
-		}
-		return fields
-	}})
-	l.Socket = true // by which the lab sees from its own network that it listens
-	l.URLs = func(p experiment.Place) map[string]string { return map[string]string{"": "https://" + p.Address + "/"} }
-	return l
-}
-
-// start starts a server, and returns when it answers with the right page.
 func (m *measurement) start(ctx context.Context, arm string) (*trial.Instance, error) {
-	m.set(link.Conditions{})
-	command := exec.Command
+	m.set("near")
+	var fields map[string]string
+	var command experiment.Command
 	if m.link != nil {
-		command = m.link.Command
+		fields, command = map[string]string{"Host": "0.0.0.0"}, m.link.Command
 	}
-	in, err := m.Start(ctx, arm, command)
+	in, err := m.StartWith(ctx, arm, fields, command)
 	if err != nil {
 		return nil, err
 	}
@@ -181,11 +105,8 @@ func (m *measurement) start(ctx context.Context, arm string) (*trial.Instance, e
 
 // look compares the small page, and asks for all that the server may compress.
 func (m *measurement) look(ctx context.Context, arm, url string) error {
-	paths := []string{"/"}
-	for _, f := range experiment.PageFiles() {
-		paths = append(paths, f.Path)
-	}
-	d, err := client.New(m.options(arm, url, places()[0], paths...))
+	paths := append([]string{"/"}, experiment.PagePaths()...)
+	d, err := client.New(m.options(arm, url, "near", paths))
 	if err != nil {
 		return err
 	}
@@ -195,25 +116,154 @@ func (m *measurement) look(ctx context.Context, arm, url string) error {
 		return err
 	}
 	defer c.Close() //nolint:errcheck // likewise
-	var page strings.Builder
-	if _, err = c.Do(ctx, 0, &page); err == nil && page.String() != string(experiment.Site()[0].Content()) {
-		err = fmt.Errorf("%w: %d bytes of another page", experiment.ErrAnswer, page.Len())
-	}
+	err = experiment.Ask(ctx, c, 0, m.Right("/"))
 	for i := 1; i < len(paths) && err == nil; i++ {
-		err = experiment.Ask(ctx, c, i)
+		err = experiment.Ask(ctx, c, i, nil)
 	}
 	return err
 }
 
-// conclude adds the table and the answer.
-func (m *measurement) conclude(res *record.Result, chosen []experiment.Row) {
-	t := record.Table{
-		Title: "The three protocols side by side", Lead: true,
-		About: "Medians of the rounds. " + m.where(),
+// options are those of a client of a server at a place: near, or over the link.
+func (m *measurement) options(protocol, at, place string, paths []string) client.Options {
+	o := experiment.Workload{Protocol: load.Protocol(protocol), Paths: paths, Browser: true, Timeout: answerTimeout}.Options(at)
+	o.LocalAddr = nil // in the link's network there is one
+	if protocol != http1 {
+		o.Streams = experiment.Assets
 	}
-	res.Tables = append(res.Tables, experiment.Side(t, res, chosen, []experiment.Figure{
-		{Metric: experiment.CPU, Name: "CPU time of the server"}, {Metric: usual, Name: "time, median"}, {Metric: slow, Name: "time, one in twenty takes longer"},
-	}, peers()))
+	if m.link != nil {
+		o.Within = m.link.Within
+	}
+	if u, err := url.Parse(at); err == nil && place != "near" {
+		u.Host = net.JoinHostPort(link.Far, u.Port())
+		o.URL = u.String()
+	}
+	return o
+}
+
+// set says what the link does from now on, where there is one.
+func (m *measurement) set(place string) {
+	if m.link != nil {
+		m.link.Set(map[string]link.Conditions{"far": {Delay: delay}, "lossy": {Delay: delay, Loss: loss}}[place])
+	}
+}
+
+// small asks for the small page on open connections.
+func (m *measurement) small(ctx context.Context, slot trial.TaskSlot, w experiment.Workload) (trial.TaskResult, error) {
+	return m.gather(ctx, slot, w, func(_ client.Dialer, open client.Conn) error { return experiment.Ask(ctx, open, 0, nil) })
+}
+
+// page has visitors that come, look at the page and go.
+func (m *measurement) page(ctx context.Context, slot trial.TaskSlot, w experiment.Workload) (trial.TaskResult, error) {
+	w.Paths = experiment.PagePaths()
+	return m.gather(ctx, slot, w, func(d client.Dialer, _ client.Conn) error {
+		c, err := d.Dial(ctx)
+		if err != nil {
+			return err
+		}
+		defer c.Close() //nolint:errcheck // what it has to say no longer matters
+		if slot.Arm == http1 {
+			return viewHTTP1(ctx, d, c)
+		}
+		return experiment.View(ctx, c)
+	})
+}
+
+// viewHTTP1 looks at the page as a browser does over HTTP/1.1: when the HTML has come
+// it opens more connections, and each asks for one asset after the other.
+func viewHTTP1(ctx context.Context, d client.Dialer, first client.Conn) error {
+	if err := experiment.Ask(ctx, first, 0, nil); err != nil {
+		return err
+	}
+	var asked atomic.Int64
+	return experiment.Each(lanes, lanes, func(i int) error {
+		c := first
+		if i > 0 {
+			more, err := d.Dial(ctx)
+			if err != nil {
+				return err
+			}
+			defer more.Close() //nolint:errcheck // what it has to say no longer matters
+			c = more
+		}
+		for path := asked.Add(1); path <= experiment.Assets; path = asked.Add(1) {
+			if err := experiment.Ask(ctx, c, int(path), nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// download has one visitor that downloads the large file.
+func (m *measurement) download(ctx context.Context, slot trial.TaskSlot, w experiment.Workload) (trial.TaskResult, error) {
+	size, err := m.LargeSize()
+	if err != nil {
+		return trial.TaskResult{}, err
+	}
+	return m.gather(ctx, slot, w, func(d client.Dialer, _ client.Conn) error {
+		c, err := d.Dial(ctx)
+		if err != nil {
+			return err
+		}
+		defer c.Close() //nolint:errcheck // what it has to say no longer matters
+		a, err := c.Do(ctx, 0, nil)
+		if err == nil && (a.Status != http.StatusOK || a.Body != size) {
+			err = fmt.Errorf("%w: status %d, %d bytes of %d", experiment.ErrAnswer, a.Status, a.Body, size)
+		}
+		return err
+	})
+}
+
+// gather has visitors do something, all at once, each with an open connection of its
+// own. Each does it once before it counts, and before the link loses anything; but for
+// downloads, whose time would be doubled.
+func (m *measurement) gather(ctx context.Context, slot trial.TaskSlot, w experiment.Workload, do func(d client.Dialer, open client.Conn) error) (got trial.TaskResult, err error) {
+	d, err := client.New(m.options(slot.Arm, slot.URL, w.Over, w.Paths))
+	if err != nil {
+		return got, err
+	}
+	defer d.Close() //nolint:errcheck // what it has to say no longer matters
+	m.set("near")
+	all := experiment.Gather(ctx, d, w.Connections, func(c client.Conn) error {
+		if w.Paths[0] == experiment.LargePath {
+			return nil
+		}
+		return do(d, c)
+	})
+	defer all.Part()
+	if all.Err != nil {
+		return got, all.Err
+	}
+	m.set(w.Over)
+	var mu sync.Mutex // guards times
+	var times []float64
+	slot.Window(true)
+	err = experiment.Each(w.Connections, w.Connections, func(i int) error {
+		for range w.Count {
+			began := time.Now()
+			if err := do(d, all.Conns[i]); err != nil {
+				return err
+			}
+			took := time.Since(began)
+			mu.Lock()
+			times = append(times, float64(took))
+			mu.Unlock()
+		}
+		return nil
+	})
+	slot.Window(false)
+	if err != nil {
+		return got, err
+	}
+	const twentieth = 0.95
+	return trial.TaskResult{Done: uint64(len(times)), Values: map[string]float64{
+		"time_ns": stats.Median(times), "slow_ns": stats.Quantile(times, twentieth),
+	}}, nil
+}
+
+// report adds what the link did, and the answer: the server's CPU time for a small
+// page, and the client's time for the rows that count most, or for all.
+func (m *measurement) report() {
 	if m.link != nil {
 		c := m.link.Counts()
 		if tcp := m.link.TCP(); tcp != "reno" {
@@ -221,38 +271,32 @@ func (m *measurement) conclude(res *record.Result, chosen []experiment.Row) {
 		}
 		m.Note("the link carried %d packets, lost %d as it should, and %d because too many were under way", c.Delivered, c.Lost, c.Crowded)
 	}
-	var parts []string
-	// Where none of the rows for the answer was measured, it is about all.
-	all := !slices.ContainsFunc(chosen, func(r experiment.Row) bool { return r.Headline || r.Name == "small" })
-	for _, r := range chosen {
-		metric, what := usual, "takes"
-		if r.Name == "small" {
-			metric, what = experiment.CPU, "costs the server"
-		} else if !r.Headline && !all {
-			continue
-		}
-		var figures []string
-		for _, p := range peers() {
-			if v := experiment.MedianOf(res, p.Arm, r.Name, metric); v > 0 {
-				figures = append(figures, experiment.Duration(v)+" over "+p.Name)
-			}
-		}
-		if len(figures) > 0 {
-			parts = append(parts, fmt.Sprintf("“%s” %s %s", r.Name, what, experiment.List(figures)))
-		}
-	}
-	res.Answer = strings.Join(parts, "; ")
+	m.Res.Answer = answer(m.Res, m.Spec.Peers, m.Chosen)
 }
 
-// where says where rows are measured.
-func (m *measurement) where() string {
-	var parts []string
-	for _, p := range places() {
-		name := "Rows without a suffix"
-		if p.suffix != "" {
-			name = "“" + p.suffix + "”"
+func answer(res *record.Result, peers []experiment.Peer, chosen []experiment.Workload) string {
+	for _, all := range []bool{false, true} {
+		var parts []string
+		for _, w := range chosen {
+			metric, what := "time_ns", "takes"
+			if w.Name == "small" {
+				metric, what = experiment.CPU, "costs the server"
+			} else if !w.Headline && !all {
+				continue
+			}
+			var figures []string
+			for _, p := range peers {
+				if v := experiment.MedianOf(res, p.Arm, w.Name, metric); v > 0 {
+					figures = append(figures, experiment.Duration(v)+" over "+p.Name)
+				}
+			}
+			if len(figures) > 0 {
+				parts = append(parts, fmt.Sprintf("“%s” %s %s", w.Name, what, experiment.List(figures)))
+			}
 		}
-		parts = append(parts, name+": "+p.about)
+		if len(parts) > 0 {
+			return strings.Join(parts, "; ")
+		}
 	}
-	return strings.Join(parts, ". ") + "."
+	return ""
 }

@@ -221,5 +221,5 @@ func report(res *record.Result, chosen []experiment.Workload) {
 	if len(lost) > 0 {
 		parts = append(parts, "a good client suffers under "+experiment.List(lost))
 	}
-	res.Answer = experiment.Capital(strings.TrimPrefix(strings.Join(parts, "; "), "; "))
+	res.Answer = strings.TrimPrefix(strings.Join(parts, "; "), "; ")
 }

@@ -130,7 +130,7 @@ func TestReport(t *testing.T) {
 	if rows := res.Tables[0].Rows; len(rows) != 2 || rows[0][6] != "reached" || rows[1][6] != "not reached: 2 failed, too slow" {
 		t.Errorf("%q", rows)
 	}
-	if want := "A good client suffers under “a” (2 failed, too slow)"; res.Answer != want {
+	if want := "a good client suffers under “a” (2 failed, too slow)"; res.Answer != want {
 		t.Errorf("%s, not %s", res.Answer, want)
 	}
 }

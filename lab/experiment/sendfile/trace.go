@@ -1,3 +1,5 @@
+// Package sendfile is what of the experiment sendfile-paths is code: one download of
+// each arm with every system call of its server counted.
 package sendfile
 
 import (
@@ -12,33 +14,60 @@ import (
 	"strings"
 	"time"
 
+	"millrace/lab/experiment"
 	"millrace/lab/record"
-	"millrace/lab/trial"
 )
 
-// A tally counts calls and the bytes they moved.
-type tally struct{ Calls, Bytes int64 }
+const (
+	// traced is the file of the traced downloads: each system call of those takes many
+	// times as long, and how bytes travel does not depend on its size.
+	traced     = "/zeros-16.bin"
+	tracedSize = 16 << 20
+	// traceTime is what all of them may take.
+	traceTime = time.Minute
+)
 
-func (t *tally) add(n int64) {
-	t.Calls++
-	t.Bytes += max(0, n)
+// Hooks are those of the experiment.
+func Hooks(r *experiment.Run) experiment.Hooks {
+	var trace record.Table
+	return experiment.Hooks{
+		After: func(ctx context.Context) error {
+			r.Emit(record.Event{Kind: record.EventStep, Text: "tracing one download of each arm", Done: 0.95})
+			trace = traceArms(ctx, r)
+			return nil
+		},
+		Report: func() {
+			if len(trace.Rows) > 0 {
+				r.Res.Tables = append(r.Res.Tables, trace)
+				r.Res.Answer = strings.TrimSuffix(users(trace)+"; "+r.Res.Answer, "; ")
+			}
+		},
+	}
 }
 
-func (t tally) cells() []string {
-	return []string{fmt.Sprint(t.Calls), fmt.Sprintf("%.2f", float64(t.Bytes)/1e6)}
-}
-
-// moved is what a server's system calls moved during one download.
-type moved struct {
-	Sendfile, Splice tally // bytes that never were in the program
-	Read, Write      tally // bytes copied into and out of it
-	Other            int64 // calls of any other kind
+// users are who lets the kernel send, by the traced downloads.
+func users(trace record.Table) string {
+	used := map[string][]string{}
+	for _, row := range trace.Rows {
+		if arm, socket, calls := row[0], row[1], row[2]; calls != "0" {
+			used[socket] = append(used[socket], arm)
+		}
+	}
+	var parts []string
+	for _, socket := range []string{"TCP", "UNIX"} {
+		who := "nobody"
+		if len(used[socket]) > 0 {
+			who = experiment.List(used[socket])
+		}
+		parts = append(parts, fmt.Sprintf("over %s sendfile is used by %s", socket, who))
+	}
+	return strings.Join(parts, "; ")
 }
 
 // traceArms downloads one file from each arm over TCP and UNIX, with every
 // system call of the server counted. It is not timed: tracing slows all down.
-func (m *measurement) traceArms(ctx context.Context, arms []trial.Arm, limit time.Duration) record.Table {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+func traceArms(ctx context.Context, r *experiment.Run) record.Table {
+	ctx, cancel := context.WithTimeout(ctx, traceTime)
 	defer cancel()
 	t := record.Table{
 		Title: "How the bytes travel",
@@ -49,11 +78,11 @@ func (m *measurement) traceArms(ctx context.Context, arms []trial.Arm, limit tim
 			"arm", "socket", "sendfile calls", "MB", "splice calls", "MB", "read calls", "MB", "write calls", "MB", "other calls",
 		},
 	}
-	for _, a := range arms {
-		if a.Skipped != "" {
+	for _, a := range r.Res.Arms {
+		if a.Skipped != "" || a.Placebo != "" {
 			continue
 		}
-		rows, err := m.traceArm(ctx, a.Name)
+		rows, err := traceArm(ctx, r, a.Name)
 		t.Rows = append(t.Rows, rows...)
 		if err != nil {
 			t.About += fmt.Sprintf(" Not seen: %s (%v).", a.Name, err)
@@ -80,8 +109,8 @@ func tracees(shell int) ([]int, error) {
 	return slices.DeleteFunc(pids, func(pid int) bool { return pid == shell }), nil
 }
 
-func (m *measurement) traceArm(ctx context.Context, name string) (rows [][]string, err error) {
-	in, err := m.Start(ctx, name, grandchild)
+func traceArm(ctx context.Context, r *experiment.Run, name string) (rows [][]string, err error) {
+	in, err := r.StartWith(ctx, name, nil, grandchild)
 	if err != nil {
 		return nil, err
 	}
@@ -91,10 +120,10 @@ func (m *measurement) traceArm(ctx context.Context, name string) (rows [][]strin
 		}
 	}()
 	for _, target := range []struct{ name, network, address string }{
-		{"TCP", "tcp", strings.TrimSuffix(strings.TrimPrefix(in.URL[""], "http://"), "/")},
+		{"TCP", "tcp", in.URL["address"]},
 		{"UNIX", "unix", strings.TrimPrefix(in.URL["unix"], "unix:")},
 	} {
-		fetch := func() error { return download(ctx, target.network, target.address, tracedPath, tracedSize) }
+		fetch := func() error { return download(ctx, target.network, target.address, traced, tracedSize) }
 		if err := fetch(); err != nil { // what is done once only is not counted
 			return rows, err
 		}
@@ -102,13 +131,13 @@ func (m *measurement) traceArm(ctx context.Context, name string) (rows [][]strin
 		if err != nil {
 			return rows, err
 		}
-		got, err := traceMoves(pids, fetch)
+		got, err := record.TraceMoves(pids, fetch)
 		if err != nil {
 			return rows, err
 		}
 		row := []string{name, target.name}
-		for _, c := range []tally{got.Sendfile, got.Splice, got.Read, got.Write} {
-			row = append(row, c.cells()...)
+		for _, c := range []record.Tally{got.Sendfile, got.Splice, got.Read, got.Write} {
+			row = append(row, fmt.Sprint(c.Calls), fmt.Sprintf("%.2f", float64(c.Bytes)/1e6))
 		}
 		rows = append(rows, append(row, fmt.Sprint(got.Other)))
 	}

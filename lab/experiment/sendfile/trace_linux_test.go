@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"millrace/lab/record"
 	"millrace/lab/subject"
 )
 
@@ -87,9 +88,9 @@ func TestTraceMoves(t *testing.T) {
 	if err != nil || len(pids) != 1 {
 		t.Fatal(pids, err)
 	}
-	trace := func(path string) moved {
+	trace := func(path string) record.Moved {
 		t.Helper()
-		got, err := traceMoves(pids, func() error {
+		got, err := record.TraceMoves(pids, func() error {
 			return download(t.Context(), "tcp", string(address), path, size)
 		})
 		if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOSYS) || errors.Is(err, syscall.EIO) {
@@ -112,7 +113,7 @@ func TestTraceMoves(t *testing.T) {
 		t.Errorf("the server after the trace: %v", err)
 	}
 	broken := errors.New("broken")
-	if _, err := traceMoves(pids, func() error { return broken }); !errors.Is(err, broken) {
+	if _, err := record.TraceMoves(pids, func() error { return broken }); !errors.Is(err, broken) {
 		t.Errorf("the download's error became %v", err)
 	}
 }

@@ -1,6 +1,6 @@
 //go:build amd64 || arm64
 
-package sendfile
+package record
 
 import (
 	"errors"
@@ -57,16 +57,17 @@ type syscallInfo struct {
 // A tracer counts what the system calls of other processes move. All of it
 // runs on one thread, as ptrace demands.
 type tracer struct {
-	moved
+	Moved
 	calls map[int]uint64 // by thread: the call that it is in
 	held  map[int]bool   // threads that are traced
 }
 
-// traceMoves counts the system calls of processes while do runs. They must be
-// descendants of this process, which is all that a cautious kernel allows.
-func traceMoves(pids []int, do func() error) (moved, error) {
+// TraceMoves counts the system calls of processes while do runs. They must be
+// descendants of this process but not its children, of which the kernel would tell any
+// thread that waits; a cautious one allows no others.
+func TraceMoves(pids []int, do func() error) (Moved, error) {
 	type outcome struct {
-		moved
+		Moved
 		err error
 	}
 	result := make(chan outcome, 1)
@@ -75,10 +76,10 @@ func traceMoves(pids []int, do func() error) (moved, error) {
 		defer runtime.UnlockOSThread()
 		t := &tracer{calls: map[int]uint64{}, held: map[int]bool{}}
 		err := t.run(pids, do)
-		result <- outcome{t.moved, err}
+		result <- outcome{t.Moved, err}
 	}()
 	o := <-result
-	return o.moved, o.err
+	return o.Moved, o.err
 }
 
 func (t *tracer) run(pids []int, do func() error) error {
