@@ -157,7 +157,11 @@ func (h *Handler) open(o Options, d Deps) (err error) {
 		h.life.owned = append(h.life.owned, pool)
 		transport = pool
 	}
-	if h.proxy, err = proxy.New(o.Options, transport, d.ErrorLog); err != nil {
+	way, ok := transport.(upstream.Doer)
+	if !ok {
+		way = upstream.Over{RoundTripper: transport, To: o.To[0]}
+	}
+	if h.proxy, err = proxy.New(o.Options, way, d.ErrorLog); err != nil {
 		return err
 	}
 	h.proxy.Share(d.Room)

@@ -50,7 +50,7 @@ type exchange struct {
 // served if it may be. Else the request joins, or leads, the one fetch for that
 // key, and is answered by what that has led to.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if h.proxy.Refuse(w, r) || h.cors.Preflight(w, r) {
+	if h.proxy.RefuseHTTP(w, r) || h.cors.Preflight(w, r) {
 		return
 	}
 	x := h.newExchange(r)

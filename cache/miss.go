@@ -88,7 +88,7 @@ func (m *missing) lead(q *lane.ForwardRequest) bool {
 	}
 	m.fetch = h.fetches.New(m.fill, f, nil)
 	m.fetch.Lead()
-	if h.proxy.Begin(&m.Trip, q, x.key) && (m.Waits() || m.send(q)) {
+	if h.proxy.BeginHTTP(&m.Trip, q, x.key) && (m.Waits() || m.send(q)) {
 		return true
 	}
 	m.fetch.GiveUp()
@@ -98,7 +98,7 @@ func (m *missing) lead(q *lane.ForwardRequest) bool {
 
 func (m *missing) send(q *lane.ForwardRequest) bool {
 	out, onSuspect := m.fetch.Ask()
-	return m.Trip.Ask(out, q.Out, onSuspect)
+	return m.Trip.AskHTTP(out, q.Out, onSuspect)
 }
 
 // Start implements [lane.RoundTrip].
@@ -106,7 +106,7 @@ func (m *missing) Start(q *lane.ForwardRequest) bool { return m.Enter() && m.sen
 
 // Take implements [lane.RoundTrip].
 func (m *missing) Take(buf []byte, r *lane.Reply) lane.Progress {
-	resp, content, t := m.Answer(buf) //nolint:bodyclose // it has none
+	resp, content, t := m.AnswerHTTP(buf) //nolint:bodyclose // it has none
 	if t != lane.Complete {
 		return t
 	}

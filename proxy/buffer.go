@@ -9,6 +9,7 @@ import (
 
 	"millrace/internal/upstream"
 	"millrace/internal/upstream/spool"
+	"millrace/internal/wire/field"
 	"millrace/internal/wire/send"
 )
 
@@ -46,8 +47,8 @@ func (u *upload) discard() {
 // takeIn reads the whole upload before the request gets a place at the upstream,
 // so that a slow client does not occupy one. It reports whether the request goes
 // on; otherwise it was answered.
-func (h *Handler) takeIn(w http.ResponseWriter, r, out *http.Request, u *upload) bool {
-	if h.stream || isGRPC(r.Header) || out.Header["Upgrade"] != nil {
+func (h *Handler) takeIn(w http.ResponseWriter, r *http.Request, out *upstream.Request, u *upload) bool {
+	if h.stream || isGRPC(out.Fields) || out.Fields.Has("Upgrade") {
 		return true
 	}
 	limit := int64(h.buffer.Request + h.buffer.File)
@@ -64,9 +65,9 @@ func (h *Handler) takeIn(w http.ResponseWriter, r, out *http.Request, u *upload)
 		u.kept = q
 		u.measured(out, limit-left)
 		if r.Method == http.MethodPut || r.Method == http.MethodDelete { // the others are not repeated, and their space is free sooner
-			u.first, out.GetBody = q.Reader(), u.repeat
+			u.first, out.Again = q.Reader(), u.repeat
 		}
-		delete(out.Header, "Expect") // the client has sent it
+		out.Fields.Delete("Expect") // the client has sent it
 		return true
 	}
 	_ = q.Close() // of a file that nobody needs any more
@@ -89,13 +90,13 @@ func (h *Handler) takeIn(w http.ResponseWriter, r, out *http.Request, u *upload)
 // measured has a body that is there as a whole go on with its length: many
 // applications know nothing of chunks, and take such a body for none. Only trailers need
 // them.
-func (u *upload) measured(out *http.Request, size int64) {
+func (u *upload) measured(out *upstream.Request, size int64) {
 	for _, values := range u.trailer {
 		if len(values) > 0 {
 			return
 		}
 	}
-	u.trailer, out.Trailer, out.ContentLength = nil, nil, size
+	u.trailer, out.Trailer, out.Length = nil, nil, size
 	if size == 0 {
 		out.Body = http.NoBody
 	}
@@ -118,37 +119,37 @@ func (c countReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func isGRPC(h http.Header) bool {
-	return strings.HasPrefix(strings.ToLower(h.Get("Content-Type")), "application/grpc")
+func isGRPC(l field.Lines) bool {
+	return strings.HasPrefix(strings.ToLower(l.First("Content-Type")), "application/grpc")
 }
 
 // passes reports whether an answer is passed on as it comes: an event stream has
 // no end, and what it does not hold is not buffered.
-func (h *Handler) passes(res *http.Response) bool {
-	kind, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";")
-	return h.stream || isGRPC(res.Header) || strings.EqualFold(strings.TrimSpace(kind), "text/event-stream") ||
-		strings.EqualFold(res.Header.Get("X-Accel-Buffering"), "no")
+func (h *Handler) passes(a *upstream.Answer) bool {
+	kind, _, _ := strings.Cut(a.Fields.First("Content-Type"), ";")
+	return h.stream || isGRPC(a.Fields) || strings.EqualFold(strings.TrimSpace(kind), "text/event-stream") ||
+		strings.EqualFold(a.Fields.First("X-Accel-Buffering"), "no")
 }
 
-// SendBodyHTTP sends an answer's body, and returns how many bytes of it were sent. Unless it
+// SendBody sends an answer's body, and returns how many bytes of it were sent. Unless it
 // is passed on as it comes, it is read from the upstream as fast as that gives it, so that
 // its place is free again however slowly the client reads. What is too much for the memory
 // goes to a file; from then on it has no place, since the upstream may have to wait for the
 // disk.
-func (h *Handler) SendBodyHTTP(w http.ResponseWriter, res *http.Response) (sent int64, readErr, writeErr error) {
-	if h.passes(res) || res.ContentLength == 0 {
-		return h.copyBody(w, res)
+func (h *Handler) SendBody(w http.ResponseWriter, a *upstream.Answer) (sent int64, readErr, writeErr error) {
+	if h.passes(a) || a.Length == 0 {
+		return h.copyBody(w, a)
 	}
 	space := h.room.Space()
 	n, err := 0, error(nil)
-	if upstream.Ready(res.Body) { // else the header goes ahead, for which the client may have us wait
-		n, err = res.Body.Read(*space)
-		if err == nil && int64(n) == res.ContentLength {
-			_, err = res.Body.Read((*space)[n:cap(*space)]) // the end, which frees the place
+	if upstream.Ready(a.Body) { // else the header goes ahead, for which the client may have us wait
+		n, err = a.Body.Read(*space)
+		if err == nil && int64(n) == a.Length {
+			_, err = a.Body.Read((*space)[n:cap(*space)]) // the end, which frees the place
 		}
 	}
 	if err == nil {
-		return h.drain(w, res, space, n)
+		return h.drain(w, a, space, n)
 	}
 	// That was all of it, as mostly.
 	defer h.room.Free(space)
@@ -164,19 +165,19 @@ func (h *Handler) SendBodyHTTP(w http.ResponseWriter, res *http.Response) (sent 
 }
 
 // drain sends an answer's body, whose first n bytes are in a space, while it is taken in.
-func (h *Handler) drain(w http.ResponseWriter, res *http.Response, space *[]byte, n int) (sent int64, readErr, writeErr error) {
+func (h *Handler) drain(w http.ResponseWriter, a *upstream.Answer, space *[]byte, n int) (sent int64, readErr, writeErr error) {
 	q := h.room.NewQueue(int64(h.buffer.Answer), int64(h.buffer.File))
 	q.Begin(space, n)
-	q.OnLate(func() { upstream.Yield(res.Body) })
+	q.OnLate(func() { upstream.Yield(a.Body) })
 	filled := make(chan struct{})
 	go func() {
 		defer close(filled)
-		_ = q.Fill(res.Body, true) // Drain tells
+		_ = q.Fill(a.Body, true) // Drain tells
 	}()
 	sent, readErr, writeErr = q.Drain(w, func() error { return send.Flush(w) })
 	_ = q.Close() // of a file that nobody needs any more
 	if readErr != nil || writeErr != nil {
-		res.Body.Close() // which ends a Read
+		a.Body.Close() // which ends a Read
 	}
 	<-filled
 	return sent, readErr, writeErr
@@ -184,16 +185,16 @@ func (h *Handler) drain(w http.ResponseWriter, res *http.Response, space *[]byte
 
 // copyBody sends an answer's body as it comes: before it waits for more, what has come
 // goes to the client, and be it the header alone.
-func (h *Handler) copyBody(w http.ResponseWriter, res *http.Response) (sent int64, readErr, writeErr error) {
+func (h *Handler) copyBody(w http.ResponseWriter, a *upstream.Answer) (sent int64, readErr, writeErr error) {
 	space := h.room.Space()
 	defer h.room.Free(space)
 	for {
-		if !upstream.Ready(res.Body) {
+		if !upstream.Ready(a.Body) {
 			if err := send.Flush(w); err != nil {
 				return sent, nil, err
 			}
 		}
-		n, err := res.Body.Read(*space)
+		n, err := a.Body.Read(*space)
 		if n > 0 {
 			m, werr := w.Write((*space)[:n])
 			if sent += int64(m); werr != nil {

@@ -12,7 +12,7 @@ import (
 
 	"millrace/internal/lane"
 	"millrace/internal/wire/field"
-	"millrace/internal/wire/netset"
+	"millrace/internal/wire/message"
 )
 
 // Canary sends some of the visitors to another version of the upstream, to try it
@@ -85,67 +85,56 @@ func NewSplit(o Options, usual, canary *Handler) *Split {
 
 // ServeHTTP passes r on to one of the two.
 func (s *Split) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	chosen := ""
-	if s.header != "" {
-		chosen = strings.Join(r.Header[s.header], ",")
-	}
-	to, known := s.choose(chosen, r.Header["Cookie"], s.usual.remote(r))
-	if known {
-		to.ServeHTTP(w, r)
+	q := heads.Get().(*message.Request)
+	defer heads.Put(q)
+	Head(q, r)
+	if g, started := lane.Take[*given](r, s); started {
+		g.to.Serve(w, r, q, g)
 		return
 	}
-	bucket := rand.IntN(buckets)
-	s.of(bucket).ServeHooked(w, r, func(res *http.Response) {
-		c := http.Cookie{Name: s.cookie, Value: strconv.Itoa(bucket), Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: r.TLS != nil}
-		res.Header.Add("Set-Cookie", c.String())
-	})
+	to, g := s.choose(q)
+	if g != nil {
+		to.Serve(w, r, q, g)
+		return
+	}
+	to.Serve(w, r, q, nil)
 }
 
-// Pass implements [lane.Passer]. It forwards only requests whose version is known from
-// the request alone; a client that is to get a cookie goes to ServeHTTP.
+// Pass implements [lane.Passer].
 func (s *Split) Pass(q *lane.ForwardRequest) lane.RoundTrip {
-	client := q.Client.String()
-	if from := s.usual.senderOf(q); from.trusted && from.client != q.Head.Peer {
-		client = netip.AddrPortFrom(from.client, 0).String() // as remote has it
+	to, g := s.choose(q.Head)
+	if g == nil {
+		return to.Pass(q)
 	}
-	var cookies []string
-	if s.cookie != "" {
-		for i := range q.Head.Fields {
-			if l := &q.Head.Fields[i]; l.Name == "Cookie" {
-				cookies = append(cookies, l.Value)
-			}
-		}
-	}
-	chosen := ""
-	if s.header != "" {
-		chosen = q.Head.Value(s.header)
-	}
-	to, known := s.choose(chosen, cookies, client)
-	if !known {
+	if g.RoundTrip = to.PassEdited(q, g); g.RoundTrip == nil {
 		return nil
 	}
-	return to.Pass(q)
+	return g
 }
 
-// choose returns which version a request goes to. known is false where that is still
-// to be drawn, and the visitor to be given a cookie.
-func (s *Split) choose(chosen string, cookies []string, client string) (to *Handler, known bool) {
-	switch chosen {
-	case "always":
-		return s.canary, true
-	case "never":
-		return s.usual, true
-	}
-	if s.cookie == "" {
-		return s.of(bucketOf(client)), true
-	}
-	has := http.Request{Header: http.Header{"Cookie": cookies}} // which reads on behind one that is malformed
-	for _, c := range has.CookiesNamed(s.cookie) {
-		if n, err := strconv.Atoi(c.Value); err == nil && n >= 0 && n < buckets {
-			return s.of(n), true
+// choose returns which version a request goes to, and what gives the visitor a cookie; nil:
+// there is none to give.
+func (s *Split) choose(q *message.Request) (to *Handler, g *given) {
+	if s.header != "" {
+		switch q.Fields.Join(s.header) {
+		case "always":
+			return s.canary, nil
+		case "never":
+			return s.usual, nil
 		}
 	}
-	return nil, false
+	if s.cookie == "" {
+		return s.of(bucketOf(s.usual.client(q))), nil
+	}
+	has := http.Request{Header: http.Header{"Cookie": q.Fields.Values("Cookie")}} // which reads on behind one that is malformed
+	for _, c := range has.CookiesNamed(s.cookie) {
+		if n, err := strconv.Atoi(c.Value); err == nil && n >= 0 && n < buckets {
+			return s.of(n), nil
+		}
+	}
+	bucket := rand.IntN(buckets)
+	to = s.of(bucket)
+	return to, &given{split: s, to: to, bucket: bucket, secure: q.Secure}
 }
 
 func (s *Split) of(bucket int) *Handler {
@@ -155,14 +144,35 @@ func (s *Split) of(bucket int) *Handler {
 	return s.usual
 }
 
-// bucketOf is a client's bucket by its address, with a port; all clients on UNIX
-// sockets have the same.
-func bucketOf(client string) int {
+// given is the bucket of a new visitor, who gets a cookie for it. On an event loop it wraps
+// the passage, so that a handler which goes on with it draws no other.
+type given struct {
+	lane.RoundTrip
+	split  *Split
+	to     *Handler
+	bucket int
+	secure bool
+}
+
+// Owner is for [lane.Take].
+func (g *given) Owner() *Split { return g.split }
+
+// Inner is for [lane.Take].
+func (g *given) Inner() lane.RoundTrip { return g.RoundTrip }
+
+// Edit implements [Editor].
+func (g *given) Edit(_ int, lines []field.Line) []field.Line {
+	c := http.Cookie{Name: g.split.cookie, Value: strconv.Itoa(g.bucket), Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: g.secure}
+	return append(lines, field.Line{Name: "Set-Cookie", Value: c.String()})
+}
+
+// bucketOf is a client's bucket; all clients on UNIX sockets have the same.
+func bucketOf(client netip.Addr) int {
 	h := fnv.New64a()
-	if a := netset.Peer(client); a.Is4() {
-		_, _ = h.Write(a.AsSlice()) // which never fails
-	} else if a.IsValid() {
-		_, _ = h.Write(a.AsSlice()[:8])
+	if client.Is4() {
+		_, _ = h.Write(client.AsSlice()) // which never fails
+	} else if client.IsValid() {
+		_, _ = h.Write(client.AsSlice()[:8])
 	}
 	return int(h.Sum64() % buckets)
 }

@@ -1,16 +1,18 @@
 package proxy
 
 import (
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 
 	"millrace/internal/process/servertest"
 	"millrace/internal/upstream"
+	"millrace/internal/wire/message"
+	"millrace/internal/wire/netset"
 )
 
 // splitRig is a proxy with a canary: the upstreams say who they are.
@@ -86,9 +88,11 @@ func TestCanaryByAddress(t *testing.T) {
 	s := NewSplit(o, usual, canary)
 	n := 0
 	for i := range 10000 {
-		if to, known := s.choose("", nil, fmt.Sprintf("10.1.%d.%d:4711", i>>8, i&255)); !known {
+		to, e := s.choose(&message.Request{Peer: netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)})})
+		if e != nil {
 			t.Fatal("an address is not enough")
-		} else if to == canary {
+		}
+		if to == canary {
 			n++
 		}
 	}
@@ -96,7 +100,7 @@ func TestCanaryByAddress(t *testing.T) {
 		t.Errorf("%d of 10000 addresses, want about 1250", n)
 	}
 	for _, pair := range [][2]string{{"10.0.0.1:1", "10.0.0.1:2"}, {"[2001:db8::1]:1", "[2001:db8::ffff]:1"}, {"10.0.0.1:1", "[::ffff:10.0.0.1]:1"}} {
-		if bucketOf(pair[0]) != bucketOf(pair[1]) {
+		if bucketOf(netset.Peer(pair[0])) != bucketOf(netset.Peer(pair[1])) {
 			t.Errorf("%s and %s are different visitors", pair[0], pair[1])
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"millrace/internal/route/site"
 	"millrace/internal/upstream"
 	"millrace/internal/wire/field"
+	"millrace/internal/wire/message"
 )
 
 const (
@@ -80,28 +81,43 @@ func explain(status int) string {
 }
 
 // Refuse answers requests that must not reach any upstream, and reports whether
-// r was one: 508 for a request that loops (RFC 9110, 7.6.3), 405 for TRACE, whose
-// answer would show a client what was added on the way, and requests that end
-// here by Max-Forwards (RFC 9110, 7.6.2), and 404 for one that would lead out of the
+// r, of which [Head] has made q, was one: 508 for a request that loops (RFC 9110, 7.6.3), 405
+// for TRACE, whose answer would show a client what was added on the way, and requests that
+// end here by Max-Forwards (RFC 9110, 7.6.2), and 404 for one that would lead out of the
 // path of a rewrite or of the upstream's address. Serve calls it; callers of Outgoing
 // must call it first.
-func (h *Handler) Refuse(w http.ResponseWriter, r *http.Request) bool {
+func (h *Handler) Refuse(w http.ResponseWriter, r *http.Request, q *message.Request) bool {
+	status := refusal(q)
 	switch {
-	case r.Method == http.MethodTrace:
+	case status == http.StatusNoContent:
+		w.WriteHeader(status)
+		return true
+	case status == http.StatusMethodNotAllowed:
 		w.Header().Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
-		refuse(w, r, http.StatusMethodNotAllowed)
-	case len(r.Header["Via"]) > 0 && looping(r.Header["Via"]...):
+	case status == http.StatusLoopDetected:
 		h.errorLog.Warn("a request loops between proxies",
 			"method", r.Method, "host", r.Host, "target", shortTarget(r))
-		refuse(w, r, http.StatusLoopDetected)
-	case r.Method == http.MethodOptions && r.Header.Get("Max-Forwards") == "0":
-		w.WriteHeader(http.StatusNoContent)
-	case !h.paths.stays(r.URL):
-		refuse(w, r, http.StatusNotFound)
+	case !h.paths.stays(q.Path):
+		status = http.StatusNotFound
 	default:
 		return false
 	}
+	refuse(w, r, status)
 	return true
+}
+
+// refusal is the status of a request that must not be passed on, whatever its path; 0: it
+// may.
+func refusal(q *message.Request) int {
+	switch {
+	case q.Method == http.MethodTrace:
+		return http.StatusMethodNotAllowed
+	case looping(q.Fields.Join("Via")):
+		return http.StatusLoopDetected
+	case q.Method == http.MethodOptions && q.Fields.First("Max-Forwards") == "0":
+		return http.StatusNoContent
+	}
+	return 0
 }
 
 // refuse answers a request that is not passed on.

@@ -1,14 +1,12 @@
 package proxy
 
 import (
-	"net/http"
 	"net/netip"
 	"net/textproto"
 	"strings"
 
-	"millrace/internal/access/signin"
 	"millrace/internal/wire/field"
-	"millrace/internal/wire/netset"
+	"millrace/internal/wire/message"
 )
 
 const (
@@ -23,104 +21,9 @@ const (
 	maxName = 260
 )
 
-// trust are the addresses of clients whose forwarding fields are believed.
-type trust struct{ netset.Set }
-
-// peer is who sent a request to us.
-type peer struct {
-	addr    netip.Addr // invalid for a UNIX socket
-	trusted bool
-}
-
-func (t trust) peerOf(r *http.Request) peer {
-	ap, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return peer{trusted: t.names(netip.Addr{}) && (r.RemoteAddr == "" || r.RemoteAddr[0] == '@' || r.RemoteAddr[0] == '/')}
-	}
-	p := peer{addr: ap.Addr().Unmap().WithZone("")}
-	p.trusted = t.names(p.addr)
-	return p
-}
-
-// names reports whether an address is one of the trusted ones.
-func (t trust) names(a netip.Addr) bool { return t.Has(a) }
-
 // hop is one entry of a chain of proxies: who asked for what.
 type hop struct {
 	node, host, proto string // node as in X-Forwarded-For
-}
-
-// received describes the request as it arrived, without the claims of proxies:
-// who sent it, and for which scheme and host.
-func (p peer) received(r *http.Request) hop {
-	now := hop{node: "unknown", proto: "http"}
-	if p.addr.IsValid() {
-		now.node = p.addr.String()
-	}
-	if r.TLS != nil {
-		now.proto = "https"
-	}
-	now.host = field.NormalAuthority(now.proto, r.Host)
-	return now
-}
-
-// forward writes the forwarding fields of a request into the header that goes
-// to the upstream, which holds the client's own only if it is trusted.
-//
-// Both kinds of fields always agree: an upstream that reads Forwarded must see the same
-// client as one that reads X-Forwarded-For. So what a trusted proxy says in
-// one is translated into the other.
-func (p peer) forward(header http.Header, r *http.Request) {
-	now := p.received(r)
-	var forwarded, xff string
-	first := now
-	if p.trusted {
-		forwarded, xff, first = chains(claimsIn(header), now)
-	}
-	values := [...]string{appendChain(forwarded, now.forwarded()), appendChain(xff, now.node), first.proto, first.host}
-	header["Forwarded"] = values[0:1:1]
-	header["X-Forwarded-For"] = values[1:2:2]
-	header["X-Forwarded-Proto"] = values[2:3:3]
-	delete(header, "X-Forwarded-Host")
-	if first.host != "" {
-		header["X-Forwarded-Host"] = values[3:4:4]
-	}
-}
-
-// AskedHTTP returns the scheme and host that the client asked for, as far as they are
-// known here: from the connection, or from a trusted proxy's X-Forwarded-Proto,
-// X-Forwarded-Host or Forwarded. The host has one spelling (see package
-// authority). The upstream gets the same values in X-Forwarded-Proto and -Host.
-func (h *Handler) AskedHTTP(r *http.Request) (scheme, host string) {
-	first := peer{}.received(r)
-	if h.TrustsHTTP(r) {
-		_, _, first = chains(claimsIn(r.Header), first)
-	}
-	return first.proto, first.host
-}
-
-// SharedHTTP is OutgoingHTTP, before [Handler.ConstantHTTP], for a request whose answer may go to other clients as well.
-// Forwarded then has only the scheme and host of Asked, without the host where
-// answers do not depend on it, nothing about the proxies in between, and nothing
-// about who has signed in.
-func (h *Handler) SharedHTTP(r *http.Request, hostCounts bool) *http.Request {
-	out := h.outgoing(r)
-	for name := range signin.VerifiedFields(r.Context()) { // who asked has no say in what others get
-		delete(out.Header, name)
-	}
-	var first hop
-	first.proto, first.host = h.AskedHTTP(r)
-	if !hostCounts {
-		first.host = ""
-		delete(out.Header, "X-Forwarded-Host")
-	}
-	out.Header["Forwarded"] = []string{fromXFF(out.Header.Get("X-Forwarded-For"), first)}
-	return out
-}
-
-// TrustsHTTP reports whether a request comes from a proxy whose claims are believed.
-func (h *Handler) TrustsHTTP(r *http.Request) bool {
-	return !h.trust.Empty() && h.trust.peerOf(r).trusted
 }
 
 // claims are the forwarding fields that a request has brought.
@@ -129,18 +32,17 @@ type claims struct {
 	host, proto    string // of X-Forwarded-Host and -Proto; "" where there is not just one line
 }
 
-func claimsIn(h http.Header) claims {
-	only := func(lines []string) string {
-		if len(lines) != 1 {
-			return ""
-		}
-		return lines[0]
-	}
-	return claims{strings.Join(h["Forwarded"], ", "), strings.Join(h["X-Forwarded-For"], ", "), only(h["X-Forwarded-Host"]), only(h["X-Forwarded-Proto"])}
+func claimsOf(q *message.Request) claims {
+	l := &q.Fields
+	return claims{l.Join("Forwarded"), l.Join("X-Forwarded-For"), l.Only("X-Forwarded-Host"), l.Only("X-Forwarded-Proto")}
 }
 
 // chains reads the forwarding fields of a trusted proxy. It also returns what the
 // first proxy of the chain was asked for, if that is known.
+//
+// Both kinds of fields always agree: an upstream that reads Forwarded must see the same
+// client as one that reads X-Forwarded-For. So what a trusted proxy says in
+// one is translated into the other.
 func chains(c claims, now hop) (forwarded, xff string, first hop) {
 	forwarded, xff = c.forwarded, c.xff
 	hops, ok := parseForwarded(forwarded)

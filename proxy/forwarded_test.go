@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"millrace/internal/wire/field"
+	"millrace/internal/wire/message"
 )
 
 // sent is what becomes of the forwarding fields of a request.
@@ -18,7 +19,7 @@ func sent(t *testing.T, trust []string, remote string, head http.Header) http.He
 	t.Helper()
 	o := to("http://a.example")
 	o.TrustForwarded = trust
-	h, err := New(o, http.DefaultTransport, nil)
+	h, err := New(o, failing(nil), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +28,9 @@ func sent(t *testing.T, trust []string, remote string, head http.Header) http.He
 	if head.Get("X-Test-Tls") != "" {
 		r.TLS = new(tls.ConnectionState)
 	}
-	out := h.OutgoingHTTP(r).Header
+	var q message.Request
+	Head(&q, r)
+	var out http.Header = h.Outgoing(&q).Fields.Header()
 	for _, name := range []string{"Via", "User-Agent", "X-Test-Tls"} {
 		delete(out, name)
 	}
@@ -174,11 +177,12 @@ func FuzzConnection(f *testing.F) {
 		kept.Del("Server")
 		h := kept.Clone()
 		h["Connection"] = []string{a, b}
-		if n := len(named(h)); n > maxNamed {
+		l := field.Of(h)
+		if n := len(named(l)); n > maxNamed {
 			t.Fatalf("%d fields named", n)
 		}
-		StripHTTP(h)
-		if diff := cmp.Diff(kept, h); diff != "" {
+		Strip(&l)
+		if diff := cmp.Diff(kept, http.Header(l.Header())); diff != "" {
 			t.Fatal(diff)
 		}
 	})

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -89,7 +89,7 @@ func (o Options) OfMirror() upstream.Options {
 
 // Copies sends copies to a mirror. It must be closed.
 type Copies struct {
-	pool      http.RoundTripper
+	pool      upstream.Doer
 	percent   float64
 	body      int64
 	dropped   func()
@@ -103,7 +103,7 @@ type Copies struct {
 // NewCopies makes the sender of copies. The pool stays the caller's to close. dropped
 // is called for each request that is not mirrored because too many copies are under
 // way.
-func NewCopies(m Mirror, pool http.RoundTripper, dropped func()) *Copies {
+func NewCopies(m Mirror, pool upstream.Doer, dropped func()) *Copies {
 	c := &Copies{
 		pool: pool, percent: cmp.Or(m.Share, 100), body: int64(cmp.Or(max(m.Body, 0), 64<<10)), dropped: dropped,
 		free: make(chan struct{}, mostCopies),
@@ -114,7 +114,7 @@ func NewCopies(m Mirror, pool http.RoundTripper, dropped func()) *Copies {
 
 // Mirror has the handler send copies of its requests. It must be called before
 // the first one.
-func (h *Handler) Mirror(c *Copies) { h.copies, h.simple = c, false }
+func (h *Handler) Mirror(c *Copies) { h.copies = c }
 
 // Close ends copies that are under way.
 func (c *Copies) Close() error {
@@ -123,68 +123,91 @@ func (c *Copies) Close() error {
 	return nil
 }
 
-// send sends a copy of a request that is about to be passed on, whose body was
-// taken in before.
-func (c *Copies) send(out *http.Request, body *upload) {
-	if c == nil || out.Header["Upgrade"] != nil || c.percent < 100 && rand.Float64()*100 >= c.percent {
+// send sends a copy of a request that is about to be passed on, whose body, if it has one,
+// was taken in before.
+func (c *Copies) send(out *upstream.Request, body *upload) {
+	if c == nil || !c.wants(out) || body != nil && body.kept == nil {
 		return
 	}
-	if body != nil && (body.kept == nil || out.ContentLength > c.body) {
+	if leave := c.enter(out.Length); leave != nil {
+		content, ok := c.read(body)
+		c.start(out, content, ok, leave)
+	}
+}
+
+// sendWhole is send for a request whose body is in memory, which is used again.
+func (c *Copies) sendWhole(out *upstream.Request, body []byte) {
+	if c == nil || !c.wants(out) {
 		return
 	}
+	if leave := c.enter(out.Length); leave != nil {
+		c.start(out, bytes.Clone(body), true, leave)
+	}
+}
+
+// wants reports whether a request is to be copied.
+func (c *Copies) wants(out *upstream.Request) bool {
+	return !out.Fields.Has("Upgrade") && (c.percent >= 100 || rand.Float64()*100 < c.percent) && out.Length <= c.body
+}
+
+// enter takes a place for a copy with a body of a length, -1 where it is not known. nil:
+// there is none.
+func (c *Copies) enter(length int64) (leave func()) {
 	select {
 	case c.free <- struct{}{}:
 	default:
 		c.dropped()
-		return
+		return nil
 	}
-	holds := int64(0)
-	if body != nil {
-		if holds = out.ContentLength; holds < 0 {
-			holds = c.body
-		}
+	if length < 0 {
+		length = c.body
 	}
-	leave := func() {
-		c.bodyBytes.Add(-holds)
+	leave = func() {
+		c.bodyBytes.Add(-length)
 		<-c.free
 	}
-	if c.bodyBytes.Add(holds) > mostHeld {
+	if c.bodyBytes.Add(length) > mostHeld {
 		c.dropped()
 		leave()
-		return
+		return nil
 	}
-	q := out.Clone(c.ctx)
-	q.Body, q.GetBody, q.Trailer = nil, nil, nil
-	if body != nil && !c.take(q, body) {
-		leave()
-		return
-	}
-	c.running.Go(func() { // waited for by Close
-		defer leave()
-		ctx, cancel := context.WithTimeout(c.ctx, copyTime)
-		defer cancel()
-		res, err := c.pool.RoundTrip(q.WithContext(ctx))
-		if err != nil {
-			return // the pool says when a server fails
-		}
-		_, _ = io.Copy(io.Discard, res.Body) // so that its connection can be used again
-		res.Body.Close()
-	})
+	return leave
 }
 
-// take copies a body into q. It reports false if the body is longer than is allowed.
-func (c *Copies) take(q *http.Request, body *upload) bool {
+// read copies a body. It reports false if that is longer than is allowed.
+func (c *Copies) read(body *upload) (all []byte, ok bool) {
+	if body == nil {
+		return nil, true
+	}
 	if body.first == nil { // from now on nothing is freed before the end
 		body.first = body.kept.Reader()
 	}
 	all, err := io.ReadAll(io.LimitReader(body.kept.Reader(), c.body+1))
-	if err != nil || int64(len(all)) > c.body {
-		return false
+	return all, err == nil && int64(len(all)) <= c.body
+}
+
+// start has a goroutine make the request, if it is ok, and then leave. Close waits for it.
+func (c *Copies) start(out *upstream.Request, body []byte, ok bool, leave func()) {
+	if !ok {
+		leave()
+		return
 	}
-	if q.Body = http.NoBody; len(all) > 0 {
-		q.Body = io.NopCloser(bytes.NewReader(all))
+	q := *out
+	q.Fields = slices.Clone(out.Fields)
+	q.Fields.Delete("Trailer")
+	q.Body, q.Again, q.Trailer, q.Length = nil, nil, nil, int64(len(body))
+	if len(body) > 0 {
+		q.Body = io.NopCloser(bytes.NewReader(body))
 	}
-	q.ContentLength = int64(len(all))
-	delete(q.Header, "Trailer")
-	return true
+	c.running.Go(func() {
+		defer leave()
+		ctx, cancel := context.WithTimeout(c.ctx, copyTime)
+		defer cancel()
+		a, err := c.pool.Do(ctx, &q, nil)
+		if err != nil {
+			return // the pool says when a server fails
+		}
+		_, _ = io.Copy(io.Discard, a.Body) // so that its connection can be used again
+		a.Body.Close()
+	})
 }

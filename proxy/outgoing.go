@@ -2,137 +2,217 @@ package proxy
 
 import (
 	"crypto/rand"
+	"crypto/x509/pkix"
+	"fmt"
+	"net/http"
 	"net/netip"
+	"strings"
 
-	"millrace/internal/lane"
+	"millrace/internal/access/signin"
+	"millrace/internal/route/headers"
+	"millrace/internal/upstream"
 	"millrace/internal/wire/field"
 	"millrace/internal/wire/message"
 )
 
-// sender is who sent a request that a loop forwards. It holds what trust, peer and
-// AskedHTTP find out about an http.Request.
-type sender struct {
-	trusted        bool       // the connection's other end is a proxy that is believed
-	client         netip.Addr // whom that names, or the other end itself; the zero address on a UNIX socket
-	now, asked     hop        // what the other end asks for, and what the first proxy was asked for
-	forwarded, xff string     // the chains of a trusted proxy
-}
-
-func (h *Handler) senderOf(q *lane.ForwardRequest) sender {
-	peer := q.Head.Peer
-	s := sender{client: peer, now: hop{node: "unknown", proto: q.Head.Scheme()}}
-	if peer.IsValid() {
-		s.now.node = peer.String()
+// Head makes q of a request of net/http, and sets the fields that this program adds to it
+// for other servers: who has signed in, and the subject of the client's certificate.
+// [Handler.Serve] adds its place in a trace.
+func Head(q *message.Request, r *http.Request) {
+	q.Of(r)
+	ctx := r.Context()
+	if subject := subjectOf(r); subject != "" {
+		q.Set = append(q.Set, field.Line{Name: subjectField, Value: subject})
 	}
-	s.now.host = field.NormalAuthority(s.now.proto, q.Head.Host)
-	s.asked = s.now
-	if s.trusted = h.trust.names(peer); s.trusted {
-		s.forwarded, s.xff, s.asked = chains(claimsOf(q.Head), s.now)
-		s.client = h.clients.Named(peer, s.xff)
+	for name, values := range signin.VerifiedFields(ctx) {
+		for _, value := range values {
+			q.Set = append(q.Set, field.Line{Name: name, Value: value})
+		}
 	}
-	return s
+	q.ID = headers.KnownID(ctx)
 }
 
-// claimsOf is claimsIn for a request in which each name stands once.
-func claimsOf(head *message.Request) claims {
-	return claims{head.Value("Forwarded"), head.Value("X-Forwarded-For"), head.Value("X-Forwarded-Host"), head.Value("X-Forwarded-Proto")}
+// subjectField tells upstreams whom the client's certificate is for. It is a claim
+// (see [field.Claim]), so clients cannot send it in any spelling.
+const subjectField = "X-Ssl-Client-Subject"
+
+// subjectOf is the subject of the client's certificate; empty where none was proved.
+func subjectOf(r *http.Request) string {
+	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 || len(r.TLS.PeerCertificates) == 0 {
+		return ""
+	}
+	return subjectText(r.TLS.PeerCertificates[0].Subject)
 }
 
-// outgoing is the request that the upstream gets: its target, and its fields, which
-// rules may change.
+// subjectText is a subject (RFC 4514) in characters that a field may have.
+func subjectText(name pkix.Name) string {
+	subject := name.String()
+	var b strings.Builder
+	for i := range len(subject) {
+		if c := subject[i]; c < 0x20 || c > 0x7e {
+			fmt.Fprintf(&b, "\\%02X", c) // RFC 4514, 2.4
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// outgoing is a client's request as the upstream gets it.
 type outgoing struct {
-	to     target
-	fields field.Lines
+	upstream.Request
+	from sender
 	// value is valueOf, made once. It holds while the rules are applied.
 	value func(variable string) string
-	q     *lane.ForwardRequest
-	from  *sender
+	q     *message.Request
 }
 
-// request writes the request as Outgoing and the pool would. collect has made its
-// fields.
-func (p *passage) request(q *lane.ForwardRequest, from *sender) ([]byte, error) {
-	h, head := p.handler, q.Head
-	host := h.host
-	switch host {
-	case "upstream":
-		host = ""
-	case "client":
-		host = from.now.host
-	}
-	to := &p.out.to
-	lines := p.Lines(host, to.path, to.query, to.asks, head.Length)
-	lines.Method = head.Method
-	b, err := lines.AppendStart(q.Out)
-	if err != nil {
-		return nil, err
-	}
-	fields := p.out.fields
-	nameless := h.rules != nil && fields.First("User-Agent") == ""
-	for _, l := range fields {
-		if nameless && l.Name == "User-Agent" {
-			continue // see http1.Request
+// fewFields is how many fields most requests have for the upstream.
+const fewFields = 20
+
+func newOutgoing() *outgoing {
+	m := new(struct {
+		outgoing
+		fields [fewFields]field.Line
+	})
+	m.Fields = m.fields[:0]
+	return &m.outgoing
+}
+
+// Outgoing makes the request that the upstream gets of a client's: without connection-level
+// fields (RFC 9110, 7.6.1), with Forwarded, X-Forwarded-For, -Proto and -Host and Via, the
+// fields of q.Set, and the Host that Options say (empty for the upstream's own). It has
+// neither a body nor trailers; Length is the client's.
+func (h *Handler) Outgoing(q *message.Request) *upstream.Request {
+	o := newOutgoing()
+	h.outgoing(q, o)
+	return &o.Request
+}
+
+// outgoing is Outgoing in memory of the caller's. It reports false where the request must
+// not be passed on: see [Handler.Refuse].
+func (h *Handler) outgoing(q *message.Request, o *outgoing) bool {
+	ok := h.collect(q, o)
+	for _, l := range q.Set {
+		if l.Value != "" {
+			o.Fields = append(o.Fields, l)
 		}
-		b = appendLine(b, field.Spelling(l.Name), l.Value)
 	}
-	b = from.appendChains(b)
-	b = append(b, "Via: "...)
-	if via := head.Value("Via"); via != "" {
-		b = append(append(b, via...), ", "...)
+	if h.rules != nil {
+		if o.value == nil {
+			o.value = o.valueOf
+		}
+		o.q = q
+		h.rules.Apply(&o.Fields, o.value)
+		o.q = nil
 	}
-	version := "1.1 "
-	if q.Head.Major == 2 {
-		version = "2.0 "
-	}
-	b = append(append(b, version...), pseudonym+"\r\n\r\n"...)
-	return append(b, q.Body...), nil
+	return ok
 }
 
-// collect makes the fields of the request, except Forwarded, X-Forwarded-For and Via,
-// which rules cannot change.
-func (o *outgoing) collect(h *Handler, q *lane.ForwardRequest, from *sender) {
-	head, strip := q.Head, h.paths.strip
-	o.fields = o.fields[:0]
-	for _, l := range head.Fields {
+// Shared is Outgoing, before [Handler.Constant], for a request whose answer may go to other
+// clients as well. Forwarded then has only the scheme and host of Asked, without the host
+// where answers do not depend on it, nothing about the proxies in between, and nothing of
+// q.Set, which is about who asks.
+func (h *Handler) Shared(q *message.Request, hostCounts bool) *upstream.Request {
+	o := newOutgoing()
+	h.collect(q, o)
+	first := hop{proto: o.from.asked.proto, host: o.from.asked.host}
+	if !hostCounts {
+		first.host = ""
+		o.Fields.Delete("X-Forwarded-Host")
+	}
+	o.Fields.Set("Forwarded", fromXFF(o.from.xff, first))
+	return &o.Request
+}
+
+// Constant sets the fields of request_headers whose values do not depend on the
+// request.
+func (h *Handler) Constant(l *field.Lines) {
+	if h.paths.strip != "" {
+		l.Set("X-Forwarded-Prefix", h.paths.strip)
+	}
+	h.rules.Apply(l, func(string) string { return "" }) // without variables
+}
+
+// collect makes a request before the fields of q.Set and the operator's rules. It reports
+// false where the request must not be passed on.
+func (h *Handler) collect(q *message.Request, o *outgoing) (ok bool) {
+	from := &o.from
+	*from = h.senderOf(q)
+	o.Request = upstream.Request{
+		Method: q.Method, Length: q.Length, Fields: o.Fields[:0],
+		Client: netip.AddrPortFrom(from.client, q.Port), Secure: q.Secure, // which are not sent: balancers, the queue and cookies go by them
+	}
+	if from.client != q.Peer {
+		o.Client = netip.AddrPortFrom(from.client, 0)
+	}
+	o.Path, o.Query, ok = h.paths.moved(q.Path, q.Query)
+	o.Asks = q.HasQuery || o.Query != ""
+	switch h.host {
+	case "", "upstream":
+	case "client":
+		o.Host = from.now.host
+	default:
+		o.Host = h.host
+	}
+	h.keepFields(q, o)
+	o.Fields = append(o.Fields,
+		field.Line{Name: "Forwarded", Value: from.forwarded}, field.Line{Name: "X-Forwarded-For", Value: from.xff},
+		field.Line{Name: "X-Forwarded-Proto", Value: from.asked.proto}, field.Line{Name: "Via", Value: withUs(q.Fields.Join("Via"), q.Major, q.Minor)})
+	if from.asked.host != "" {
+		o.Fields.Add("X-Forwarded-Host", from.asked.host)
+	}
+	if strip := h.paths.strip; strip != "" {
+		if from.trusted {
+			strip = before(q.Fields.Only("X-Forwarded-Prefix")) + strip
+		}
+		o.Fields.Add("X-Forwarded-Prefix", strip)
+	}
+	return ok
+}
+
+// keepFields takes over those fields of a request that are for the upstream as they are.
+func (h *Handler) keepFields(q *message.Request, o *outgoing) {
+	drop, trailers, upgrades := named(q.Fields), false, false
+	for i := range q.Fields {
+		l := q.Fields[i]
 		switch l.Name {
-		case "Content-Length", "Via", "Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host":
-			continue
+		case "Content-Length", "Host", "Via", "Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host":
+			continue // they are made anew
 		case "X-Forwarded-Prefix":
-			if strip != "" {
+			if h.paths.strip != "" {
 				continue
 			}
+		case "Expect":
+			if q.Length == 0 {
+				continue
+			}
+		case "Te":
+			trailers = true
+		case "Upgrade":
+			upgrades = true
+		case "Max-Forwards":
+			if q.Method == http.MethodOptions || q.Method == http.MethodTrace {
+				l.Value = fewerForwards(l.Value)
+			}
 		}
-		if !q.Head.Replaced(l.Name) && !isConnectionLevel(l.Name) && !h.forged(l.Name) && (from.trusted || !field.Claim(l.Name)) {
-			o.fields = append(o.fields, l)
+		if isConnectionLevel(l.Name) || h.forged(l.Name) || !o.from.trusted && field.Claim(l.Name) || q.Replaced(l.Name) || names(drop, l.Name) {
+			continue
 		}
+		o.Fields = append(o.Fields, l)
 	}
-	o.fields.Add("X-Forwarded-Proto", from.asked.proto)
-	if from.asked.host != "" {
-		o.fields.Add("X-Forwarded-Host", from.asked.host)
+	if trailers && takesTrailers(q.Fields) {
+		o.Fields.Add("Te", "trailers") // the only one that we can promise, too
 	}
-	if strip != "" {
-		if claimed := head.Value("X-Forwarded-Prefix"); from.trusted && claimed != "" {
-			strip = before([]string{claimed}) + strip
-		}
-		o.fields.Add("X-Forwarded-Prefix", strip)
-	}
-	for _, l := range q.Head.Set {
-		if l.Value != "" {
-			o.fields = append(o.fields, l)
-		}
-	}
-	if h.rules == nil {
+	if !upgrades {
 		return
 	}
-	if !o.fields.Has("User-Agent") {
-		o.fields.Add("User-Agent", "") // as outgoingHeader has it, for the rules
+	if up := upgradeOf(q); up != "" {
+		o.Fields = append(o.Fields, field.Line{Name: "Connection", Value: "Upgrade"}, field.Line{Name: "Upgrade", Value: up})
 	}
-	o.q, o.from = q, from
-	h.rules.Apply(&o.fields, o.value)
-	o.q, o.from = nil, nil
 }
 
-// valueOf is what a variable stands for.
+// valueOf is what a variable of request_headers stands for.
 func (o *outgoing) valueOf(variable string) string {
 	switch variable {
 	case "client_ip":
@@ -145,31 +225,78 @@ func (o *outgoing) valueOf(variable string) string {
 	case "scheme":
 		return o.from.asked.proto
 	case "method":
-		return o.q.Head.Method
+		return o.q.Method
 	case "path":
-		return o.q.Head.Path
+		return o.q.Path
 	case "query":
-		return o.q.Head.Query
+		return o.q.Query
 	}
-	if o.q.Head.ID == "" {
+	if o.q.ID == "" {
 		return rand.Text()
 	}
-	return o.q.Head.ID
+	return o.q.ID
 }
 
-// appendChains appends Forwarded and X-Forwarded-For.
-func (s *sender) appendChains(b []byte) []byte {
-	b = append(b, "Forwarded: "...)
-	if s.forwarded == "" {
-		b = s.now.append(b)
-	} else {
-		b = append(b, appendChain(s.forwarded, s.now.forwarded())...)
+// sender is who sent a request.
+type sender struct {
+	trusted        bool       // the connection's other end is a proxy that is believed
+	client         netip.Addr // whom that names, or the other end itself; the zero address on a UNIX socket
+	now, asked     hop        // what the other end asks for, and what the first proxy was asked for
+	forwarded, xff string     // the chains of proxies, up to here
+}
+
+func (h *Handler) senderOf(q *message.Request) sender {
+	s := sender{client: q.Peer}
+	var element string
+	s.now, element = hopOf(q)
+	s.asked = s.now
+	if s.trusted = h.trust.Has(q.Peer); !s.trusted {
+		s.forwarded, s.xff = element, s.now.node
+		return s
 	}
-	b = append(b, "\r\nX-Forwarded-For: "...)
-	if s.xff == "" {
-		b = append(b, s.now.node...)
-	} else {
-		b = append(b, appendChain(s.xff, s.now.node)...)
+	s.forwarded, s.xff, s.asked = chains(claimsOf(q), s.now)
+	s.client = h.clients.Named(q.Peer, s.xff)
+	s.forwarded, s.xff = appendChain(s.forwarded, element), appendChain(s.xff, s.now.node)
+	return s
+}
+
+// hopOf describes the request as it arrived, without the claims of proxies: who sent it, and
+// for which scheme and host. element is that as an element of Forwarded; both share memory.
+func hopOf(q *message.Request) (now hop, element string) {
+	var room [192]byte // most fit into it
+	b := append(room[:0], "unknown"...)
+	if q.Peer.IsValid() {
+		b = q.Peer.AppendTo(room[:0])
 	}
-	return append(b, "\r\n"...)
+	n, scheme := len(b), q.Scheme()
+	host := field.NormalAuthority(scheme, q.Host)
+	text := string(hop{string(b[:n]), host, scheme}.append(b))
+	return hop{text[:n], host, scheme}, text[n:]
+}
+
+// Asked returns the scheme and host that the client asked for, as far as they are
+// known here: from the connection, or from a trusted proxy's X-Forwarded-Proto,
+// X-Forwarded-Host or Forwarded. The host has one spelling (see
+// [field.NormalAuthority]). The upstream gets the same values in X-Forwarded-Proto and
+// -Host.
+func (h *Handler) Asked(q *message.Request) (scheme, host string) {
+	first := hop{proto: q.Scheme()}
+	first.host = field.NormalAuthority(first.proto, q.Host)
+	if h.Trusts(q) {
+		_, _, first = chains(claimsOf(q), first)
+	}
+	return first.proto, first.host
+}
+
+// Trusts reports whether a request comes from a proxy whose claims are believed.
+func (h *Handler) Trusts(q *message.Request) bool { return h.trust.Has(q.Peer) }
+
+// client is the address of the client: of the connection's other end, or what a trusted
+// proxy says of its own client; of that one's claims nothing is believed unless it is
+// trusted as well.
+func (h *Handler) client(q *message.Request) netip.Addr {
+	if !h.Trusts(q) {
+		return q.Peer
+	}
+	return h.senderOf(q).client
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"path"
 	"regexp"
@@ -14,7 +13,6 @@ import (
 	"strings"
 
 	"millrace/internal/wire/field"
-	"millrace/internal/wire/message"
 	"millrace/internal/wire/urlpath"
 )
 
@@ -193,22 +191,10 @@ func sendable(s string) bool {
 	return true
 }
 
-// changes reports whether requests get other paths.
-func (p *paths) changes() bool { return p.strip != "" || len(p.rewrites) > 0 }
-
 // Rewrites reports whether the upstream gets other paths than the clients ask
 // for. Such a route takes only paths without dots and double slashes: what is
 // left of them must not lead out of the path of the upstream's address.
 func (o *Options) Rewrites() bool { return o.StripPrefix != "" || len(o.Rewrite) > 0 }
-
-// outgoing changes the URL of a request.
-func (p *paths) outgoing(u *url.URL) {
-	raw := cmp.Or(u.RawPath, u.EscapedPath())
-	raw, u.RawQuery, _ = p.moved(raw, u.RawQuery) // Refuse has asked whether it stays
-	if plain, err := url.PathUnescape(raw); err == nil {
-		u.Path, u.RawPath = plain, raw
-	}
-}
 
 // moved returns the escaped path and the query that the upstream gets. ok is false
 // where that would lead out of the path that the rewrite, or the upstream's address,
@@ -232,51 +218,24 @@ func (p *paths) moved(raw, query string) (newPath, newQuery string, ok bool) {
 	return raw, query, !p.below || !urlpath.LeadsOut(raw)
 }
 
-// stays reports whether a request may be passed on: it asks for nothing beside the path
-// of a rewrite, or of the upstream's address.
-func (p *paths) stays(u *url.URL) bool {
+// stays reports whether a request with an escaped path may be passed on: it asks for nothing
+// beside the path of a rewrite, or of the upstream's address.
+func (p *paths) stays(path string) bool {
 	if len(p.rewrites) == 0 && !p.below {
 		return true
 	}
-	_, _, ok := p.moved(cmp.Or(u.RawPath, u.EscapedPath()), "")
+	_, _, ok := p.moved(path, "")
 	return ok
 }
 
 // Stays reports whether a request with this URL is passed on: see [Handler.Refuse].
 func (o *Options) Stays(u *url.URL) bool {
 	p, _ := newPaths(*o)
-	return p.stays(u)
+	return p.stays(cmp.Or(u.RawPath, u.EscapedPath()))
 }
 
 // brief reports whether matching a path is quick enough for an event loop.
 func (p *paths) brief(path string) bool { return p.work == 0 || len(path)*p.work <= maxWork }
-
-// target is where a loop forwards a request to.
-type target struct {
-	path, query string
-	asks        bool // there is a question mark between them
-}
-
-// target returns what moved does. It reports false where that takes too long for a
-// loop, or the request must be refused.
-func (p *paths) target(head *message.Request) (to target, ok bool) {
-	to = target{head.Path, head.Query, head.HasQuery}
-	if !p.brief(to.path) {
-		return to, false
-	}
-	to.path, to.query, ok = p.moved(to.path, to.query)
-	to.asks = to.asks || to.query != ""
-	return to, len(p.rewrites) == 0 || ok && message.Simple(to.path)
-}
-
-// ConstantHTTP sets the fields of request_headers whose values do not depend on the
-// request.
-func (h *Handler) ConstantHTTP(header http.Header) {
-	if h.paths.strip != "" {
-		header["X-Forwarded-Prefix"] = []string{h.paths.strip}
-	}
-	h.rules.Apply(field.Map(header), func(string) string { return "" }) // without variables
-}
 
 // stripped removes prefix, which is not escaped, from the start of an escaped path.
 func stripped(raw, prefix string) string {
@@ -328,26 +287,26 @@ func (r *rewrite) apply(raw string) (string, bool) {
 	return to, true
 }
 
-// RestoreHTTP turns paths and addresses of the upstream in an answer's header into
-// those that the client may use: in Location, Content-Location, Refresh, and the
-// Path of Set-Cookie. r is the client's request.
-func (h *Handler) RestoreHTTP(header http.Header, r *http.Request) {
+// Restore turns paths and addresses of the upstream in the fields of an answer, in place,
+// into those that the client may use: in Location, Content-Location, Refresh, and the
+// Path of Set-Cookie. scheme and host are what the client has asked for: see
+// [Handler.Asked].
+func (h *Handler) Restore(l field.Lines, scheme, host string) {
 	p := &h.paths
 	if !p.answers {
 		return
 	}
-	for _, name := range [...]string{"Location", "Content-Location", "Refresh"} {
-		if values := header[name]; len(values) == 1 {
-			scheme, asked := h.AskedHTTP(r)
-			header[name] = []string{p.address(name, values[0], scheme, asked)}
+	for i := range l {
+		switch one := &l[i]; one.Name {
+		case "Location", "Content-Location", "Refresh":
+			if l.Only(one.Name) != "" { // no client can follow several
+				one.Value = p.address(one.Name, one.Value, scheme, host)
+			}
+		case "Set-Cookie":
+			if p.moves() {
+				one.Value = p.cookie(one.Value)
+			}
 		}
-	}
-	if cookies := header["Set-Cookie"]; len(cookies) > 0 && p.moves() {
-		moved := make([]string, len(cookies))
-		for i, c := range cookies {
-			moved[i] = p.cookie(c)
-		}
-		header["Set-Cookie"] = moved
 	}
 }
 

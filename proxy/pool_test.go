@@ -16,18 +16,19 @@ import (
 
 	"millrace/internal/process/servertest"
 	"millrace/internal/upstream"
+	"millrace/internal/wire/message"
 )
 
 // pooled puts the real pool behind a rig whose upstream is up.
 func pooled(t *testing.T, protocol string, up http.Handler) *rig {
 	t.Helper()
 	r := newRig(t, protocol, Options{}, up)
-	pool, err := upstream.New(upstream.Options{To: []string{"http://" + r.first.Host}}, slog.New(slog.DiscardHandler))
+	pool, err := upstream.New(upstream.Options{To: []string{r.back}}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { pool.Close() })
-	r.tripper = pool
+	r.way = pool
 	return r
 }
 
@@ -102,7 +103,7 @@ func TestPoolUnreachable(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	r.tripper = pool
+	r.way = pool
 	if res, body := r.get("/"); res.StatusCode != 502 || strings.Contains(body, addr) || !strings.Contains(r.log.String(), addr) {
 		t.Errorf("status %d %q; the log says %s", res.StatusCode, body, r.log)
 	}
@@ -112,14 +113,15 @@ func TestPoolUnreachable(t *testing.T) {
 func TestRemote(t *testing.T) {
 	for _, c := range []struct{ from, xff, want string }{
 		{"192.0.2.1:5", "198.51.100.7", "198.51.100.7:0"},
+		{"192.0.2.1:5", "192.0.2.1", "192.0.2.1:5"},
 		{"192.0.2.1:5", "6.6.6.6, 2001:db8::7", "[2001:db8::7]:0"},
 		{"192.0.2.1:5", "", "192.0.2.1:5"},
 		{"192.0.2.2:5", "198.51.100.7", "192.0.2.2:5"},
-		{"@", "198.51.100.7", "@"},
+		{"@", "198.51.100.7", "invalid AddrPort"},
 	} {
 		o := to("http://a")
 		o.TrustForwarded = []string{"192.0.2.1"}
-		h, err := New(o, http.DefaultTransport, nil)
+		h, err := New(o, failing(nil), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +130,9 @@ func TestRemote(t *testing.T) {
 		if c.xff != "" {
 			r.Header.Set("X-Forwarded-For", c.xff)
 		}
-		if got := h.OutgoingHTTP(r).RemoteAddr; got != c.want {
+		var q message.Request
+		Head(&q, r)
+		if got := h.Outgoing(&q).Client.String(); got != c.want {
 			t.Errorf("%s for %q: %s, want %s", c.from, c.xff, got, c.want)
 		}
 	}

@@ -21,9 +21,12 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"millrace/internal/bytesize"
@@ -32,6 +35,7 @@ import (
 	"millrace/internal/route/headers"
 	"millrace/internal/upstream"
 	"millrace/internal/upstream/spool"
+	"millrace/internal/wire/message"
 	"millrace/internal/wire/netset"
 )
 
@@ -126,29 +130,29 @@ func (o Options) Check() map[string]error {
 // Handler is the reverse proxy. It is safe for concurrent use and holds nothing
 // that must be closed.
 type Handler struct {
-	pool     http.RoundTripper
-	errorLog *slog.Logger
-	trust    trust
-	clients  *netset.Finder // nil: nobody is trusted
-	host     string         // as Options.Host: client, upstream, or the name itself
-	first    url.URL
-	paths    paths
-	rules    *headers.Rules                      // nil: none
-	changed  []string                            // the fields of rules, folded
-	drained  func(*http.Request) <-chan struct{} // lane.Drain; a test's own
-	stream   bool
-	buffer   Buffer
-	room     *spool.Room
-	simple   bool         // canForward
-	odd      atomic.Int32 // answers in a row that were none for a loop
-	tried    atomic.Uint32
-	copies   *Copies // nil: none
+	pool       upstream.Doer
+	loops      *upstream.Pool // for event loops; nil: they pass nothing on
+	errorLog   *slog.Logger
+	trust      netset.Set     // clients whose forwarding fields are believed
+	clients    *netset.Finder // nil: nobody is trusted
+	host       string         // as Options.Host: client, upstream, or the name itself
+	introduces bool           // the pool tells servers which address a client has connected to
+	first      url.URL        // for SharedHTTP
+	paths      paths
+	rules      *headers.Rules                      // nil: none
+	changed    []string                            // the fields of rules, folded
+	drained    func(*http.Request) <-chan struct{} // lane.Drain; a test's own
+	stream     bool
+	buffer     Buffer
+	room       *spool.Room
+	odd        atomic.Int32 // answers in a row that were none for a loop
+	tried      atomic.Uint32
+	copies     *Copies // nil: none
 }
 
 // New returns a proxy to a pool, which stays the caller's: an *upstream.Pool, or
-// in tests and other programs any http.RoundTripper, for which requests have the
-// scheme and host of the first address. errorLog may be nil: slog.Default().
-func New(o Options, p http.RoundTripper, errorLog *slog.Logger) (*Handler, error) {
+// in tests and other programs an [upstream.Over]. errorLog may be nil: slog.Default().
+func New(o Options, p upstream.Doer, errorLog *slog.Logger) (*Handler, error) {
 	t, err := netset.Parse(o.TrustForwarded)
 	if err != nil {
 		return nil, fmt.Errorf("trust_forwarded: %w", err)
@@ -162,13 +166,12 @@ func New(o Options, p http.RoundTripper, errorLog *slog.Logger) (*Handler, error
 	for key, err := range wrong {
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
-	h := &Handler{
-		pool: p, paths: way, rules: rules, errorLog: errorLog, trust: trust{t}, clients: netset.NewFinder(t, ""), host: o.Host, first: firstAddress(o.To), drained: lane.Drain,
+	loops, _ := p.(*upstream.Pool)
+	return &Handler{
+		pool: p, loops: loops, paths: way, rules: rules, changed: changedBy(rules), errorLog: errorLog, trust: t, clients: netset.NewFinder(t, ""),
+		host: o.Host, introduces: o.ProxyProtocol != "", first: firstAddress(o.To), drained: lane.Drain,
 		stream: o.Stream, buffer: o.Buffer.normal(), room: spool.NewRoom(spool.Options{}, errorLog),
-	}
-	h.changed = changedBy(rules)
-	h.simple = h.canForward()
-	return h, nil
+	}, nil
 }
 
 // Share has bodies buffered in a room that others use as well, instead of one
@@ -179,41 +182,37 @@ func (h *Handler) Share(room *spool.Room) {
 	}
 }
 
-// firstAddress has a scheme and a host that every http.RoundTripper accepts.
-func firstAddress(to []string) url.URL {
-	u := url.URL{Scheme: "http", Host: "localhost"}
-	if len(to) == 0 {
-		return u
-	}
-	if addr, err := url.Parse(to[0]); err == nil && addr.Host != "" {
-		u.Host = addr.Host
-		if addr.Scheme == "https" {
-			u.Scheme = "https"
-		}
-	}
-	return u
-}
+// heads are requests that ServeHTTP has made.
+var heads = sync.Pool{New: func() any { return new(message.Request) }}
 
 // ServeHTTP passes r on.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.ServeHooked(w, r, nil) }
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	q := heads.Get().(*message.Request)
+	defer heads.Put(q)
+	Head(q, r)
+	h.Serve(w, r, q, nil)
+}
 
-// ServeHooked is ServeHTTP with a hook: seen is called with the response's header before
-// it is sent, and may change it. It is not called for the proxy's own answers
-// (see Fail), nor for interim responses; nil is allowed. Fields that are already
-// in w's header are sent too. If the upstream sends the same field, its value
-// wins, except for Vary, where both are joined.
+// Serve is ServeHTTP for a request of which [Head] has made q, and whose answer e edits
+// before it is sent; nil: nobody does. Fields that are already in w's header are sent too.
+// If the answer has the same field, its value wins, except for Vary, where both are joined.
 //
 // When the upstream's answer breaks off after its header has gone out, Serve
 // panics with http.ErrAbortHandler, so that the client sees that the answer is incomplete.
-func (h *Handler) ServeHooked(w http.ResponseWriter, r *http.Request, seen func(*http.Response)) {
-	if h.Refuse(w, r) {
+func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, q *message.Request, e Editor) {
+	if h.Refuse(w, r, q) {
 		return
 	}
 	step := trace.Begin(r.Context(), trace.Upstream)
-	out := h.OutgoingHTTP(r)
+	q.Set = trace.From(r.Context()).Fields(q.Set) // below that step
+	o := newOutgoing()
+	h.outgoing(q, o)
+	out := &o.Request
+	if h.introduces {
+		out.Local = localOf(r)
+	}
 	body := h.newUpload(r, out)
 	if body != nil {
-		out.Body = body
 		// Otherwise net/http reads the rest of the upload before it sends the
 		// first byte of an answer. Millrace's server always supports this.
 		_ = http.NewResponseController(w).EnableFullDuplex()
@@ -227,30 +226,35 @@ func (h *Handler) ServeHooked(w http.ResponseWriter, r *http.Request, seen func(
 		upload.End("", nil)
 		defer body.discard()
 	}
-	h.copies.send(out, body)
 	relay := &interim{w: w}
-	res, err := h.ask(out, relay, r)
+	a, err := h.ask(r, out, body, relay)
 	relay.stop()
 	if err == nil {
-		if err = checkResponse(res); err != nil {
-			res.Body.Close()
+		if err = checkAnswer(a); err != nil {
+			a.Body.Close()
 		}
 	}
 	step.End("", err)
 	switch {
 	case err != nil:
 		h.failed(w, r, body, err)
-	case res.StatusCode == http.StatusSwitchingProtocols:
-		h.upgrade(w, r, out, res, seen)
+	case a.Status == http.StatusSwitchingProtocols:
+		h.upgrade(w, r, o, a, e)
 	default:
-		StripHTTP(res.Header)
-		AppendViaHTTP(res.Header, res.ProtoMajor, res.ProtoMinor)
-		h.RestoreHTTP(res.Header, r)
-		if seen != nil {
-			seen(res)
-		}
-		h.respond(w, r, res, body)
+		h.edit(a, o.from.asked, e)
+		h.respond(w, r, a, body)
 	}
+}
+
+// localOf is the address that a client has connected to.
+func localOf(r *http.Request) netip.AddrPort {
+	switch local := r.Context().Value(http.LocalAddrContextKey).(type) {
+	case *net.TCPAddr:
+		return local.AddrPort()
+	case *net.UDPAddr: // HTTP/3
+		return local.AddrPort()
+	}
+	return netip.AddrPort{}
 }
 
 // errUpload says of a step that the request's body did not come.
@@ -259,20 +263,17 @@ var errUpload = errors.New("the request's body could not be taken in")
 // ask sends out to the upstream, unless an event loop has sent it already. It relays
 // interim answers if r's client knows them: in HTTP/1.0 there are none (RFC 9110,
 // 15.2).
-func (h *Handler) ask(out *http.Request, relay *interim, r *http.Request) (*http.Response, error) {
-	pool, ours := h.pool.(*upstream.Pool)
+func (h *Handler) ask(r *http.Request, out *upstream.Request, body *upload, relay *interim) (*upstream.Answer, error) {
 	if p, started := lane.Take[*passage](r, h); started {
 		h.handedOver(p.began, p.beyond)
 		defer p.release()
-		return pool.Resume(out, &p.Passage, relay.pass)
+		return h.loops.Continue(r.Context(), out, &p.Passage, relay.pass)
 	}
-	switch {
-	case !r.ProtoAtLeast(1, 1):
-		return h.pool.RoundTrip(out)
-	case ours:
-		return pool.Ask(out, relay.pass)
+	h.copies.send(out, body)
+	if !r.ProtoAtLeast(1, 1) {
+		return h.pool.Do(r.Context(), out, nil)
 	}
-	return h.pool.RoundTrip(out.WithContext(relay.watch(out.Context())))
+	return h.pool.Do(r.Context(), out, relay.pass)
 }
 
 // failed answers for a request that failed: with Fail, unless the client's body was
@@ -284,12 +285,4 @@ func (h *Handler) failed(w http.ResponseWriter, r *http.Request, body *upload, e
 		return
 	}
 	h.Fail(w, r, err)
-}
-
-// checkResponse returns an error for a response that must not be passed on.
-func checkResponse(res *http.Response) error {
-	if res.StatusCode < 200 && res.StatusCode != http.StatusSwitchingProtocols || res.StatusCode > 999 {
-		return fmt.Errorf("%w: it answers with status %d", upstream.ErrProtocol, res.StatusCode)
-	}
-	return CheckHeaderHTTP(res.Header)
 }

@@ -18,6 +18,8 @@ import (
 
 	"millrace/internal/process/servertest"
 	"millrace/internal/upstream"
+	"millrace/internal/wire/field"
+	"millrace/internal/wire/message"
 )
 
 // told is what an upstream was asked.
@@ -170,8 +172,8 @@ func TestPassesAnswersOn(t *testing.T) {
 	})
 }
 
-// What seen adds goes out, and so does what was in the header already.
-func TestSeen(t *testing.T) {
+// What an editor adds goes out, and so does what was in the header already.
+func TestEditor(t *testing.T) {
 	r := newRig(t, "h1", Options{}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Vary", "Accept")
 		w.Header().Set("X-Both", "upstream")
@@ -180,12 +182,14 @@ func TestSeen(t *testing.T) {
 		w.Header().Set("X-Before", "kept")
 		w.Header().Set("X-Both", "before")
 		w.Header().Set("Vary", "Origin")
-		r.ServeHooked(w, q, func(res *http.Response) {
-			if res.Header.Get("Via") == "" || res.StatusCode != 200 {
-				t.Errorf("seen sees %d %v", res.StatusCode, res.Header)
+		var head message.Request
+		Head(&head, q)
+		r.Serve(w, q, &head, editor(func(status int, lines field.Lines) field.Lines {
+			if lines.First("Via") == "" || status != 200 {
+				t.Errorf("it sees %d %v", status, lines)
 			}
-			res.Header.Set("Cache-Status", "millrace; fwd=bypass")
-		})
+			return append(lines, field.Line{Name: "Cache-Status", Value: "millrace; fwd=bypass"})
+		}))
 	}))
 	res, _ := r.get("/")
 	for name, want := range map[string]string{"X-Before": "kept", "X-Both": "upstream", "Vary": "Origin,Accept", "Cache-Status": "millrace; fwd=bypass"} {
@@ -194,6 +198,10 @@ func TestSeen(t *testing.T) {
 		}
 	}
 }
+
+type editor func(status int, lines field.Lines) field.Lines
+
+func (f editor) Edit(status int, lines []field.Line) []field.Line { return f(status, lines) }
 
 // Answers that would become something else further on are refused.
 func TestRefusesAnswers(t *testing.T) {
@@ -255,7 +263,7 @@ func TestFail(t *testing.T) {
 	} {
 		servertest.OverProtocols(t, func(t *testing.T, protocol string) {
 			r := rigTo(t, protocol, to("http://10.1.2.3:5000"))
-			r.tripper = tripper(func(*http.Request) (*http.Response, error) { return nil, tt.err })
+			r.way = failing(tt.err)
 			res, body := r.get("/secret?q=1")
 			h := res.Header
 			if res.StatusCode != tt.status || h.Get("Cache-Control") != "no-store" || (h.Get("Retry-After") != "") != (tt.status == 503) {
@@ -330,7 +338,7 @@ func TestPrefersJSON(t *testing.T) {
 
 func TestLongTargetInTheLog(t *testing.T) {
 	r := rigTo(t, "h1", to("http://10.1.2.3:5000"))
-	r.tripper = tripper(func(*http.Request) (*http.Response, error) { return nil, upstream.ErrTimeout })
+	r.way = failing(upstream.ErrTimeout)
 	r.get("/?" + strings.Repeat("x", 5000))
 	if n := len(r.log.String()); n > 1000 {
 		t.Errorf("%d bytes of log for one request", n)
@@ -341,8 +349,7 @@ func TestLongTargetInTheLog(t *testing.T) {
 func TestLoop(t *testing.T) {
 	r := newRig(t, "h1", Options{}, http.NotFoundHandler())
 	loop := rigTo(t, "h1", to(r.front.URL))
-	r.first = loop.first
-	r.first.Host = strings.TrimPrefix(loop.front.URL, "http://")
+	r.way = upstream.Over{RoundTripper: http.DefaultTransport, To: loop.front.URL}
 	res, body := r.get("/")
 	if res.StatusCode != 508 || !strings.Contains(body, "loop") || !strings.Contains(r.log.String()+loop.log.String(), "loop") {
 		t.Errorf("status %d: %s", res.StatusCode, body)
@@ -401,28 +408,32 @@ func TestOptions(t *testing.T) {
 		if fault := o.Check()["trust_forwarded"]; fault == nil || !strings.Contains(fault.Error(), bad) {
 			t.Errorf("%q: %v", bad, fault)
 		}
-		if _, err := New(o, http.DefaultTransport, nil); err == nil {
+		if _, err := New(o, failing(nil), nil); err == nil {
 			t.Errorf("New accepts %q", bad)
 		}
 	}
 }
 
-// OutgoingHTTP leaves the request that it clones as it was.
-func TestOutgoingIsAClone(t *testing.T) {
-	h, err := New(to("https://a.example/prefix"), http.DefaultTransport, nil)
+// Outgoing leaves the request that it is made of as it was.
+func TestOutgoingIsACopy(t *testing.T) {
+	o := to("https://a.example/prefix")
+	o.RequestHeaders.Set = map[string]string{"X-A": "3"}
+	h, err := New(o, failing(nil), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := httptest.NewRequest("GET", "http://u:p@blog.example/x", bytes.NewReader(nil))
 	r.Header = http.Header{"X-A": append(make([]string, 0, 4), "1"), "Connection": {"close"}, "Via": {"1.1 a"}}
 	before := r.Clone(t.Context())
-	out := h.OutgoingHTTP(r)
-	out.Header.Add("X-A", "2")
-	out.URL.Path = "/other"
-	if diff := cmp.Diff(before.Header, r.Header); diff != "" || r.URL.Path != "/x" || len(r.Header["X-A"][:2][1]) != 0 {
-		t.Errorf("the request has changed: %s%s", r.URL, diff)
+	var q message.Request
+	Head(&q, r)
+	fields := slices.Clone(q.Fields)
+	out := h.Outgoing(&q)
+	out.Fields.Add("X-A", "2")
+	if diff := cmp.Diff(before.Header, r.Header); diff != "" || !slices.Equal(q.Fields, fields) || len(r.Header["X-A"][:2][1]) != 0 {
+		t.Errorf("the request has changed: %s%v", diff, q.Fields)
 	}
-	if out.URL.Scheme != "https" || out.URL.Host != "a.example" || out.URL.User != nil || out.Host != "" || out.RequestURI != "" {
-		t.Errorf("outgoing %s, Host %q", out.URL, out.Host)
+	if out.Host != "" || out.Path != "/x" || out.Query != "" || out.Asks || out.Body != nil || strings.Join(out.Fields.Values("X-A"), ",") != "3,2" {
+		t.Errorf("outgoing %+v", out)
 	}
 }

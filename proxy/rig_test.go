@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"io"
 	"log/slog"
@@ -16,6 +17,7 @@ import (
 
 	"millrace/internal/process/servertest"
 	"millrace/internal/upstream"
+	"millrace/internal/wire/field"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -41,12 +43,13 @@ func (l *logs) String() string {
 // rig is a proxy between a client and an upstream.
 type rig struct {
 	*Handler
-	t       *testing.T
-	log     *logs
-	front   *httptest.Server
-	client  *http.Client
-	drain   chan struct{}
-	tripper http.RoundTripper
+	t      *testing.T
+	log    *logs
+	front  *httptest.Server
+	client *http.Client
+	drain  chan struct{}
+	way    upstream.Doer // to the upstream
+	back   string        // its address
 }
 
 // newRig starts a proxy with a front of one protocol, to an upstream.
@@ -62,9 +65,11 @@ func rigTo(t *testing.T, protocol string, o Options) *rig {
 	t.Helper()
 	tr := &http.Transport{DisableCompression: true, ExpectContinueTimeout: 1 << 40}
 	t.Cleanup(tr.CloseIdleConnections)
-	r := &rig{t: t, log: new(logs), drain: make(chan struct{}), tripper: tr}
-	h, err := New(o, tripper(func(q *http.Request) (*http.Response, error) { return r.tripper.RoundTrip(q) }),
-		slog.New(slog.NewTextHandler(r.log, nil)))
+	r := &rig{t: t, log: new(logs), drain: make(chan struct{}), way: upstream.Over{RoundTripper: tr, To: o.To[0]}, back: o.To[0]}
+	way := doer(func(ctx context.Context, q *upstream.Request, interim func(int, field.Lines) error) (*upstream.Answer, error) {
+		return r.way.Do(ctx, q, interim)
+	})
+	h, err := New(o, way, slog.New(slog.NewTextHandler(r.log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,9 +85,18 @@ func (r *rig) start(protocol string, h http.Handler) {
 	r.client.Transport.(*http.Transport).DisableCompression = false // as clients have it
 }
 
-type tripper func(*http.Request) (*http.Response, error)
+type doer func(ctx context.Context, q *upstream.Request, interim func(int, field.Lines) error) (*upstream.Answer, error)
 
-func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+func (f doer) Do(ctx context.Context, q *upstream.Request, interim func(int, field.Lines) error) (*upstream.Answer, error) {
+	return f(ctx, q, interim)
+}
+
+// failing is a way to an upstream that fails.
+func failing(err error) upstream.Doer {
+	return doer(func(context.Context, *upstream.Request, func(int, field.Lines) error) (*upstream.Answer, error) {
+		return nil, err
+	})
+}
 
 func (r *rig) request(method, target string, body io.Reader, head ...string) *http.Request {
 	r.t.Helper()

@@ -1,13 +1,10 @@
 package proxy
 
 import (
-	"net/http"
-	"net/netip"
 	"slices"
 
 	"millrace/internal/route/headers"
 	"millrace/internal/wire/field"
-	"millrace/internal/wire/netset"
 )
 
 // variables are what a value of request_headers may have.
@@ -53,57 +50,4 @@ func (h *Handler) ours(name string) bool {
 func (o *Options) Varies() bool {
 	rules, _ := newRules(*o)
 	return rules.Varies()
-}
-
-// applyRules changes the header of an outgoing request. Fields in any other
-// spelling than a rule's were removed already.
-func (h *Handler) applyRules(header http.Header, r *http.Request) {
-	h.rules.Apply(field.Map(header), func(variable string) string {
-		switch variable {
-		case "client_ip":
-			return h.clientIP(r)
-		case "host":
-			_, host := h.AskedHTTP(r)
-			return host
-		case "scheme":
-			scheme, _ := h.AskedHTTP(r)
-			return scheme
-		case "method":
-			return r.Method
-		case "path":
-			return r.URL.EscapedPath()
-		case "query":
-			return r.URL.RawQuery
-		}
-		return headers.ID(r.Context())
-	})
-}
-
-// remote is the client's address and port as balancers, the queue's turns and the
-// PROXY protocol go by them. Behind a trusted proxy the port is not known, and 0.
-func (h *Handler) remote(r *http.Request) string {
-	if h.trust.Empty() {
-		return r.RemoteAddr
-	}
-	client, err := netip.ParseAddr(h.clientIP(r))
-	if err != nil || client == netset.Peer(r.RemoteAddr) {
-		return r.RemoteAddr
-	}
-	return netip.AddrPortFrom(client, 0).String()
-}
-
-// clientIP is the address of the client: of the connection, or what a trusted
-// proxy says of its own client; of that one's claims nothing is believed
-// unless it is trusted as well.
-func (h *Handler) clientIP(r *http.Request) string {
-	p := h.trust.peerOf(r)
-	node := p.received(r).node
-	if !p.trusted {
-		return node
-	}
-	_, xff, _ := chains(claimsIn(r.Header), p.received(r))
-	if client := h.clients.Named(p.addr, xff); client.IsValid() {
-		return client.String()
-	}
-	return node
 }

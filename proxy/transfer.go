@@ -1,22 +1,18 @@
 package proxy
 
 import (
-	"context"
 	"errors"
 	"io"
 	"maps"
 	"net"
 	"net/http"
-	"net/http/httptrace"
-	"net/textproto"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
+	"millrace/internal/upstream"
 	"millrace/internal/upstream/spool"
 	"millrace/internal/wire/field"
-	"millrace/internal/wire/send"
 )
 
 // interim passes interim responses (103 Early Hints) on while a round trip
@@ -27,28 +23,22 @@ type interim struct {
 	over bool
 }
 
-func (i *interim) watch(ctx context.Context) context.Context {
-	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got1xxResponse: func(code int, header textproto.MIMEHeader) error {
-		return i.pass(code, http.Header(header))
-	}})
-}
-
-// pass sends one to the client. A 100 is not sent: on it the transport reads the body,
-// and that makes net/http send one.
-func (i *interim) pass(code int, header http.Header) error {
+// pass sends one to the client. A 100 is not sent: on it the pool reads the body, and that
+// makes net/http send one.
+func (i *interim) pass(code int, fields field.Lines) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.over || code <= http.StatusSwitchingProtocols || code > 199 {
 		return nil
 	}
-	if err := CheckHeaderHTTP(header); err != nil {
+	if err := CheckHeader(fields); err != nil {
 		return err
 	}
 	h := i.w.Header()
 	kept := maps.Clone(h)
 	clear(h)
-	maps.Copy(h, header)
-	StripHTTP(h)
+	Strip(&fields)
+	setFields(h, fields)
 	i.w.WriteHeader(code)
 	clear(h)
 	maps.Copy(h, kept)
@@ -75,10 +65,10 @@ type upload struct {
 	err     atomic.Pointer[error] // that ended it
 }
 
-// newUpload returns nil for a request without a body.
-func (h *Handler) newUpload(r, out *http.Request) *upload {
-	if out.Body == nil {
-		return nil
+// newUpload gives out the body of r; nil: it has none.
+func (h *Handler) newUpload(r *http.Request, out *upstream.Request) *upload {
+	if r.ContentLength == 0 || r.Body == nil {
+		return nil // so that the request may be repeated
 	}
 	u := &upload{in: r}
 	// Only trailers that were announced: they must be known before the body.
@@ -91,7 +81,7 @@ func (h *Handler) newUpload(r, out *http.Request) *upload {
 		}
 		u.trailer[name] = nil
 	}
-	out.Trailer = u.trailer
+	out.Body, out.Trailer = u, u.trailer
 	return u
 }
 
@@ -197,72 +187,5 @@ func (u *upload) closeAfter(header http.Header, r *http.Request) {
 	}
 	if p := u.err.Load(); p == nil || *p != io.EOF { //nolint:errorlint // io.Reader says that io.EOF is not wrapped
 		header["Connection"] = []string{"close"}
-	}
-}
-
-// respond sends the upstream's answer. It panics with http.ErrAbortHandler when
-// it breaks off.
-func (h *Handler) respond(w http.ResponseWriter, r *http.Request, res *http.Response, body *upload) {
-	defer res.Body.Close()
-	announced := h.answerHeader(w.Header(), r, res)
-	body.closeAfter(w.Header(), r)
-	send.PassOn(w)
-	w.WriteHeader(res.StatusCode)
-	if r.Method == http.MethodHead {
-		return
-	}
-	if _, readErr, writeErr := h.SendBodyHTTP(w, res); readErr != nil || writeErr != nil {
-		if readErr != nil && r.Context().Err() == nil {
-			h.errorLog.Warn("an answer of the upstream broke off and was cut off here, too",
-				"method", r.Method, "target", shortTarget(r), "cause", readErr)
-		}
-		panic(http.ErrAbortHandler)
-	}
-	res.Body.Close() // which completes res.Trailer
-	trail(w, res.Trailer, announced)
-}
-
-// answerHeader puts the answer's header together and returns the trailers that
-// it announces.
-func (h *Handler) answerHeader(header http.Header, r *http.Request, res *http.Response) (announced []string) {
-	for name, values := range res.Header {
-		if name == "Vary" && len(header[name]) > 0 {
-			values = slices.Concat(header[name], values)
-		}
-		header[name] = values
-	}
-	send.NoGuess(header)
-	if res.StatusCode == http.StatusNoContent {
-		delete(header, "Content-Length") // RFC 9110, 8.6
-	}
-	for name := range res.Trailer {
-		if mayTrail(name) {
-			announced = append(announced, name)
-		}
-	}
-	if len(announced) > 0 && r.Method != http.MethodHead {
-		slices.Sort(announced)
-		header["Trailer"] = []string{strings.Join(announced, ", ")}
-		if r.ProtoMajor == 1 {
-			delete(header, "Content-Length") // HTTP/1 has trailers only with chunks
-		}
-	}
-	return announced
-}
-
-// trail sends the trailers; those that were not announced net/http takes under
-// a prefix.
-func trail(w http.ResponseWriter, trailer http.Header, announced []string) {
-	if len(trailer) > 0 {
-		_ = send.Flush(w) // otherwise a short body gets a Content-Length, and no trailers
-	}
-	for name, values := range trailer {
-		switch {
-		case !mayTrail(name) || !valid(values):
-		case slices.Contains(announced, name):
-			w.Header()[name] = values
-		default:
-			w.Header()[http.TrailerPrefix+name] = values
-		}
 	}
 }

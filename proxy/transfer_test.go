@@ -12,11 +12,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"millrace/internal/process/servertest"
+	"millrace/internal/upstream"
+	"millrace/internal/wire/field"
 )
 
 // Events reach the client while the stream is open, the header even before them.
@@ -316,10 +317,10 @@ func TestClientGoesAway(t *testing.T) {
 }
 
 func BenchmarkServe(b *testing.B) {
-	h, err := New(to("http://a.example"), tripper(func(r *http.Request) (*http.Response, error) {
-		return &http.Response{
-			StatusCode: 200, ProtoMajor: 1, ProtoMinor: 1, Request: r, ContentLength: 5,
-			Header: http.Header{"Content-Type": {"text/plain"}, "Date": {time.Now().Format(http.TimeFormat)}, "Content-Length": {"5"}},
+	h, err := New(to("http://a.example"), doer(func(context.Context, *upstream.Request, func(int, field.Lines) error) (*upstream.Answer, error) {
+		return &upstream.Answer{
+			Status: 200, Major: 1, Minor: 1, Length: 5,
+			Fields: field.Lines{{Name: "Content-Type", Value: "text/plain"}, {Name: "Date", Value: "Sun, 29 Nov 2026 06:00:00 GMT"}, {Name: "Content-Length", Value: "5"}},
 			Body:   io.NopCloser(strings.NewReader("hello")),
 		}, nil
 	}), nil)

@@ -94,7 +94,10 @@ func TestTripDoubted(t *testing.T) {
 	}
 	q := &lane.ForwardRequest{Head: &head, Scope: new(lane.Scope), Client: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}}
 	var trip Trip
-	if !h.Begin(&trip, q, "") {
+	doubted := 0
+	out := h.Outgoing(&head)
+	out.OnSuspect = func() { doubted++ }
+	if !h.Begin(&trip, q, out) {
 		t.Fatal("there was no connection")
 	}
 	fd, _, _ := trip.Line(func(int) {})
@@ -110,9 +113,7 @@ func TestTripDoubted(t *testing.T) {
 		n, _, err := syscall.Recvfrom(fd, make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
 		return n == 0 && err == nil
 	})
-	doubted := 0
-	r := httptest.NewRequest(http.MethodGet, "http://a/x", nil)
-	if !trip.Ask(r, nil, func() { doubted++ }) {
+	if !trip.Ask(out, nil) {
 		t.Fatal("the request was not sent on the other connection")
 	}
 	buf, taken := make([]byte, 64<<10), lane.Incomplete

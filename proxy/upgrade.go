@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -28,54 +27,47 @@ var errHalf = errors.New("the connection cannot be closed in one direction only"
 
 // upgrade joins the client's connection with the upstream's until either breaks,
 // both have ended, or the server drains (RFC 9110, 7.8).
-func (h *Handler) upgrade(w http.ResponseWriter, r, out *http.Request, res *http.Response, seen func(*http.Response)) {
-	back, ok := res.Body.(io.ReadWriteCloser)
-	protocol := res.Header.Get("Upgrade")
+func (h *Handler) upgrade(w http.ResponseWriter, r *http.Request, out *outgoing, a *upstream.Answer, e Editor) {
+	back, ok := a.Body.(io.ReadWriteCloser)
+	protocol, asked := a.Fields.First("Upgrade"), out.Fields.First("Upgrade")
 	switch {
-	case !ok || out.Header.Get("Upgrade") == "":
-		res.Body.Close()
+	case !ok || asked == "":
+		a.Body.Close()
 		h.Fail(w, r, fmt.Errorf("%w: it switches protocols without being asked to", upstream.ErrProtocol))
 		return
-	case protocol == "" || !field.Has(out.Header["Upgrade"], protocol):
-		res.Body.Close()
-		h.Fail(w, r, fmt.Errorf("%w: it switches to %.64q, not to %.64q", upstream.ErrProtocol, protocol, out.Header.Get("Upgrade")))
+	case protocol == "" || !out.Fields.Lists("Upgrade", protocol):
+		a.Body.Close()
+		h.Fail(w, r, fmt.Errorf("%w: it switches to %.64q, not to %.64q", upstream.ErrProtocol, protocol, asked))
 		return
 	}
 	defer back.Close()
-	StripHTTP(res.Header)
-	AppendViaHTTP(res.Header, res.ProtoMajor, res.ProtoMinor)
-	h.RestoreHTTP(res.Header, r)
-	if seen != nil {
-		seen(res)
-	}
+	h.edit(a, out.from.asked, e)
 	front, buf, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		h.Fail(w, r, fmt.Errorf("taking over the client's connection: %w", err))
 		return
 	}
 	defer front.Close()
-	res.Header["Connection"], res.Header["Upgrade"] = []string{"Upgrade"}, []string{protocol}
-	delete(res.Header, "Content-Length") // RFC 9110, 8.6
-	if switchProtocols(front, buf.Writer, res.Header) != nil {
+	a.Fields.Set("Connection", "Upgrade")
+	a.Fields.Set("Upgrade", protocol)
+	a.Fields.Delete("Content-Length") // RFC 9110, 8.6
+	if switchProtocols(front, buf.Writer, a.Fields) != nil {
 		return
 	}
 	h.join(front, buf.Reader, back, r)
 }
 
 // switchProtocols sends the header of the 101 answer.
-func switchProtocols(front net.Conn, w *bufio.Writer, header http.Header) error {
+func switchProtocols(front net.Conn, w *bufio.Writer, l field.Lines) error {
 	// The only deadline that net/http leaves is in the past: it ended its background read.
 	_ = front.SetDeadline(time.Time{})
 	_ = front.SetWriteDeadline(time.Now().Add(upgradeGrace))
-	var head strings.Builder
-	head.WriteString("HTTP/1.1 101 Switching Protocols\r\n")
-	spelled := make(http.Header, len(header))
-	for name, values := range header {
-		spelled[field.Spelling(name)] = values
+	field.SortLines(l)
+	head := []byte("HTTP/1.1 101 Switching Protocols\r\n")
+	for i := range l {
+		head = fmt.Appendf(head, "%s: %s\r\n", field.Spelling(l[i].Name), l[i].Value)
 	}
-	_ = spelled.Write(&head) // a Builder takes everything
-	head.WriteString("\r\n")
-	if _, err := w.WriteString(head.String()); err != nil {
+	if _, err := w.Write(append(head, "\r\n"...)); err != nil {
 		return err
 	}
 	if err := w.Flush(); err != nil {

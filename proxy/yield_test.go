@@ -36,7 +36,7 @@ func TestSlowReadersHoldNoPlace(t *testing.T) {
 				}
 				t.Cleanup(func() { pool.Close() })
 				r := rigTo(t, protocol, Options{Options: upstream.Options{To: []string{back.URL}}, Buffer: Buffer{Answer: 64 << 10, File: 64 << 10}})
-				r.tripper = pool
+				r.way = pool
 				besideSlowReaders(t, r, pool, long)
 			})
 		})
@@ -132,7 +132,7 @@ func TestStuckReadersCount(t *testing.T) {
 	back := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, pieces*piece)) }))
 	t.Cleanup(back.Close)
 	room := spool.NewRoom(spool.Options{}, slog.New(slog.DiscardHandler))
-	h, err := New(Options{}, http.DefaultTransport, slog.New(slog.DiscardHandler))
+	h, err := New(Options{}, failing(nil), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func (h *Handler) sendTo(w *io.PipeWriter, url string) {
 	defer w.Close()
 	res, err := http.Get(url) //nolint:noctx // in a test
 	if err == nil {
-		_, _, _ = h.SendBodyHTTP(piped{httptest.NewRecorder(), w}, res)
+		_, _, _ = h.SendBody(piped{httptest.NewRecorder(), w}, upstream.AnswerOf(res))
 		res.Body.Close()
 	}
 }

@@ -10,26 +10,32 @@ import (
 	"millrace/internal/observe/trace"
 	"millrace/internal/upstream"
 	"millrace/internal/wire/field"
+	"millrace/internal/wire/message"
+	"millrace/proxy"
 )
 
 // passOn connects the client with one of the upstream's servers. The upstream's answer
 // to the handshake is forwarded as it is; then the engine drives both connections.
 func (h *Handler) passOn(w http.ResponseWriter, r *http.Request, place *seat) {
-	if h.proxy.Refuse(w, r) {
+	var q message.Request
+	proxy.Head(&q, r)
+	if h.proxy.Refuse(w, r, &q) {
 		return
 	}
 	step := trace.Begin(r.Context(), trace.Upstream)
-	out := h.proxy.OutgoingHTTP(r)
+	q.Set = trace.From(r.Context()).Fields(q.Set)
+	out := h.proxy.Outgoing(&q)
 	if isConnect(r) { // the stream is ours, and its method is not HTTP/1's
-		out.Method, out.Body, out.ContentLength = http.MethodGet, nil, 0
+		out.Method, out.Length = http.MethodGet, 0
 	}
-	out.Header["Connection"], out.Header["Upgrade"] = []string{"Upgrade"}, []string{"websocket"}
-	delete(out.Header, ":protocol")
+	out.Fields.Set("Connection", "Upgrade")
+	out.Fields.Set("Upgrade", "websocket")
+	out.Fields.Delete(":protocol")
 	var nonce [16]byte
 	_, _ = rand.Read(nonce[:]) // never fails
 	key := base64.StdEncoding.EncodeToString(nonce[:])
-	out.Header["Sec-Websocket-Key"] = []string{key}
-	res, tunnel, err := h.pool.Upgrade(out) //nolint:bodyclose // Answer closes it; that of a 101 is empty
+	out.Fields.Set("Sec-Websocket-Key", key)
+	res, tunnel, err := h.pool.Upgrade(out.HTTP(r.Context())) //nolint:bodyclose // Answer closes it; that of a 101 is empty
 	if err == nil && tunnel != nil {
 		if err = agreed(res, key); err != nil {
 			_ = tunnel.Close()
@@ -41,7 +47,7 @@ func (h *Handler) passOn(w http.ResponseWriter, r *http.Request, place *seat) {
 		h.proxy.Fail(w, r, err)
 	case tunnel == nil:
 		h.logUpstreamRefused(r, res.StatusCode)
-		h.proxy.Answer(w, r, res)
+		h.proxy.Answer(w, r, &q, upstream.AnswerOf(res))
 	default:
 		h.join(w, r, res, tunnel, place)
 	}

@@ -164,7 +164,12 @@ type Doer interface {
 }
 
 // Over makes requests by a RoundTripper of net/http, for tests and other programs.
-type Over struct{ http.RoundTripper }
+type Over struct {
+	http.RoundTripper
+	// To has the scheme and host of the requests' URLs: "http://10.0.0.1:5000"; "":
+	// http://localhost.
+	To string
+}
 
 // Do implements [Doer].
 func (o Over) Do(ctx context.Context, q *Request, interim func(status int, fields field.Lines) error) (*Answer, error) {
@@ -173,7 +178,14 @@ func (o Over) Do(ctx context.Context, q *Request, interim func(status int, field
 			return interim(code, field.Of(http.Header(h)))
 		}})
 	}
-	resp, err := o.RoundTrip(q.HTTP(ctx))
+	r := q.HTTP(ctx)
+	if to, err := parseAddress(o.To); err == nil {
+		r.URL.Scheme, r.URL.Host = to.urlScheme(), to.host
+	}
+	if !q.Fields.Has("User-Agent") {
+		r.Header["User-Agent"] = []string{""} // a client that does not name itself is not Go's
+	}
+	resp, err := o.RoundTrip(r)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // the RoundTripper's own
 	}

@@ -18,6 +18,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"millrace/internal/wire/field"
 )
 
 // Key finds the request that is served in a context. The server's contexts have
@@ -242,23 +244,28 @@ func (s Span) End(note string, err error) {
 // where requests have one. The parent that it sees is the step under way. What a
 // client has sent in these fields is replaced. header's names are canonical.
 func (r *Request) Inject(header http.Header) {
+	var room [3]field.Line
+	for _, l := range r.Fields(room[:0]) {
+		if delete(header, l.Name); l.Value != "" {
+			header[l.Name] = []string{l.Value}
+		}
+	}
+}
+
+// Fields appends the fields that Inject sets. One without a value is not to be sent.
+func (r *Request) Fields(lines []field.Line) []field.Line {
 	if !r.On() {
-		return
+		return lines
 	}
 	if id := r.ID(); id != "" {
-		header[r.tracer.header] = []string{id}
+		lines = append(lines, field.Line{Name: r.tracer.header, Value: id})
 	}
 	if !r.tracer.propagates {
-		return
+		return lines
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	parent := r.parent()
-	header[parentField] = []string{r.context.parentFor(parent)}
-	delete(header, stateField)
-	if r.context.State != "" {
-		header[stateField] = []string{r.context.State}
-	}
+	return append(lines, field.Line{Name: parentField, Value: r.context.parentFor(r.parent())}, field.Line{Name: stateField, Value: r.context.State})
 }
 
 // parent is the span that another server's is below, with mu held.

@@ -23,11 +23,16 @@ func WithID(ctx context.Context, t *trace.Request, id string) context.Context {
 
 // ID is the id of a request, a random one where it has none yet.
 func ID(ctx context.Context) string {
-	if id, ok := ctx.Value(idKey{}).(string); ok {
-		return id
-	}
-	if id := trace.From(ctx).ID(); id != "" {
+	if id := KnownID(ctx); id != "" {
 		return id
 	}
 	return rand.Text()
+}
+
+// KnownID is the id of a request; "": it has none.
+func KnownID(ctx context.Context) string {
+	if id, ok := ctx.Value(idKey{}).(string); ok {
+		return id
+	}
+	return trace.From(ctx).ID()
 }

@@ -122,6 +122,21 @@ func (l *Lines) Values(name string) (values []string) {
 	return values
 }
 
+// Join is all values of a field in one, with commas between them (RFC 9110, 5.3); "" where
+// there is none.
+func (l *Lines) Join(name string) (all string) {
+	for i := range *l {
+		if one := &(*l)[i]; one.Name == name {
+			if all == "" {
+				all = one.Value
+			} else {
+				all += ", " + one.Value
+			}
+		}
+	}
+	return all
+}
+
 // Only is the value of a field that has just one line; "" for none or several.
 func (l *Lines) Only(name string) (value string) {
 	for i := range *l {

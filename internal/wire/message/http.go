@@ -12,25 +12,44 @@ import (
 )
 
 // Of makes h of a request that net/http has read, or that rules have changed: its path and
-// query are those of r.URL. It shares r's strings. Fields of one name keep their order,
-// others have none.
+// query are those of r.URL, as the client has written them. It shares r's strings. Fields
+// of one name keep their order, others have none.
 func (h *Request) Of(r *http.Request) {
 	if h.Fields == nil {
 		h.Fields = h.inline[:0]
 	}
 	*h = Request{
 		Method: r.Method, Target: r.RequestURI, Host: r.Host,
-		Path: r.URL.EscapedPath(), Query: r.URL.RawQuery, HasQuery: r.URL.ForceQuery || r.URL.RawQuery != "",
+		Path: escaped(r.URL), Query: r.URL.RawQuery, HasQuery: r.URL.ForceQuery || r.URL.RawQuery != "",
 		Length: r.ContentLength, Fields: h.Fields[:0], Set: h.Set[:0],
 		Major: r.ProtoMajor, Minor: r.ProtoMinor,
-		Secure: r.TLS != nil, Peer: netset.Peer(r.RemoteAddr),
+		Secure: r.TLS != nil,
 	}
+	h.Peer, h.Port = netset.PeerPort(r.RemoteAddr)
 	for name, values := range r.Header {
 		for _, value := range values {
 			h.Fields = append(h.Fields, field.Line{Name: name, Value: value})
 		}
 	}
 	h.Simple = Simple(h.Path)
+}
+
+// escaped is the path of a URL exactly as it came in, with its escapes. URL.EscapedPath
+// would escape bytes that RFC 3986 does not allow, such as | and ", and so change the path.
+func escaped(u *url.URL) string {
+	path := u.EscapedPath()
+	if raw := u.RawPath; raw != "" && raw != path {
+		if same, err := url.PathUnescape(raw); err == nil && same == u.Path {
+			path = raw
+		}
+	}
+	switch {
+	case path == "":
+		return "/"
+	case path[0] != '/' && path != "*":
+		return "/" + path
+	}
+	return path
 }
 
 // memory is what a request that only HTTP makes is stored in.

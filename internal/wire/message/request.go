@@ -40,8 +40,10 @@ type Request struct {
 
 	// Secure: it came over TLS.
 	Secure bool
-	// Peer is the address of the connection's other end, the zero one for a UNIX socket.
+	// Peer is the address of the connection's other end, the zero one for a UNIX socket,
+	// and Port its port; 0: it is not known.
 	Peer netip.Addr
+	Port uint16
 
 	// ID is its id, for rules and other servers; "": it has none.
 	ID string

@@ -61,13 +61,21 @@ func (f *Finder) Of(r *http.Request) netip.Addr {
 	return f.Named(peer, strings.Join(r.Header[f.header], ","))
 }
 
-// Peer is the address of a connection's other end, as net/http has it.
+// Peer is the address of a connection's other end, as net/http has it, or as a handler
+// before this one has put it there, without a port.
 func Peer(remote string) netip.Addr {
+	addr, _ := PeerPort(remote)
+	return addr
+}
+
+// PeerPort is Peer with the port.
+func PeerPort(remote string) (addr netip.Addr, port uint16) {
 	ap, err := netip.ParseAddrPort(remote)
 	if err != nil {
-		return netip.Addr{} // a UNIX socket
+		addr, _ = netip.ParseAddr(remote) // the zero one for a UNIX socket
+		return addr.Unmap().WithZone(""), 0
 	}
-	return ap.Addr().Unmap().WithZone("")
+	return ap.Addr().Unmap().WithZone(""), ap.Port()
 }
 
 // Named is the client that a trusted peer names with the field's value. The list
