@@ -2,6 +2,7 @@ package apache
 
 import (
 	"fmt"
+	"millrace/importer/plan"
 	"net"
 	"net/netip"
 	"regexp"
@@ -16,19 +17,15 @@ type guard struct {
 	closed bool
 	access *draft.Node // addresses
 	auth   *draft.Node // a password
-	rules  []when      // whom else rules keep out
+	rules  []plan.Rule // whom else rules keep out
 	why    string      // what to do about what could not be translated; "" for nothing
 	line   *draft.Directive
 }
 
-// when is the condition of a rule.
-type when struct {
-	node    *draft.Node
-	comment string
+// alike reports whether two rules are for the same requests.
+func alike(a plan.Rule) func(plan.Rule) bool {
+	return func(b plan.Rule) bool { return a.If.Node().String() == b.If.Node().String() }
 }
-
-// same reports whether two conditions are.
-func (w when) same(o when) bool { return w.node.String() == o.node.String() }
 
 // need is what a client must have to come in.
 type need struct {
@@ -151,13 +148,7 @@ func (t *site) guardOf(layers []layer) (g guard) {
 		return g
 	}
 	if len(n.nets)+len(n.not) > 0 && (!n.either || !n.user) {
-		g.access = draft.Map().Flow()
-		if len(n.nets) > 0 {
-			g.access.Set("allow", draft.Texts(n.nets...))
-		}
-		if len(n.not) > 0 {
-			g.access.Set("deny", draft.Texts(n.not...))
-		}
+		g.access = draft.Map().Flow().FillTexts("allow", n.nets).FillTexts("deny", n.not)
 	}
 	if n.user {
 		t.password(&g, layers, n)
@@ -193,7 +184,6 @@ func (t *site) limit(g *guard, d *draft.Directive) {
 		}
 		t.im.Leave(d, "these methods are denied to everybody: write a rule with method and a route with access or auth")
 	}
-	n := draft.Map()
 	methods := slices.Clone(d.Args)
 	if lower(d) == "limitexcept" {
 		if slices.Contains(methods, "GET") && !slices.Contains(methods, "HEAD") {
@@ -203,7 +193,7 @@ func (t *site) limit(g *guard, d *draft.Directive) {
 			methods[i] = "!" + methods[i]
 		}
 	}
-	g.rules = append(g.rules, when{n.Set("method", draft.Texts(methods...)), d.At() + ": " + d.String()})
+	g.rules = append(g.rules, plan.Rule{If: plan.Cond{Method: methods}, Do: draft.Denied(403), Note: d.At() + ": " + d.String()})
 }
 
 // orderNeed reads Order, Allow and Deny.
@@ -391,8 +381,8 @@ func combine(a, b need, either bool) need {
 	case len(a.nets) > 0 && len(b.nets) > 0 && !slices.Equal(a.nets, b.nets), a.either || b.either, either && len(a.not)+len(b.not) > 0:
 		return need{bad: &draft.Directive{Name: "Require"}, why: "write access and auth by hand: two lists of addresses are not put together"}
 	}
-	n := need{all: a.all && b.all, user: a.user || b.user, either: either, not: unique(append(slices.Clone(a.not), b.not...)), envs: unique(append(slices.Clone(a.envs), b.envs...))}
-	n.nets = unique(append(slices.Clone(a.nets), b.nets...))
+	n := need{all: a.all && b.all, user: a.user || b.user, either: either, not: draft.Unique(append(slices.Clone(a.not), b.not...)), envs: draft.Unique(append(slices.Clone(a.envs), b.envs...))}
+	n.nets = draft.Unique(append(slices.Clone(a.nets), b.nets...))
 	return n
 }
 

@@ -13,6 +13,7 @@ package apache
 
 import (
 	"cmp"
+	"millrace/importer/plan"
 	"os"
 	"path"
 	"path/filepath"
@@ -109,14 +110,17 @@ func (w *walk) into(dir string, around []os.FileInfo) {
 // Translate returns the config and what became of each line. list is a config,
 // or with Options.Root the lines of that folder's .htaccess.
 func Translate(list []*draft.Directive, o Options) (*draft.Node, *draft.Report) {
-	im := &importer{Ledger: draft.NewLedger(), options: o.withDefaults(), lines: list, htaccess: map[string][]*draft.Directive{}}
+	im := &importer{options: o.withDefaults(), lines: list, htaccess: map[string][]*draft.Directive{}}
+	im.Config = &plan.Config{Ledger: draft.NewLedger(), Name: "Apache", Upgrade: func(*plan.Server) *plan.Rule {
+		return &plan.Rule{If: plan.Cond{Protocol: "http"}, Do: draft.Map().Set("redirect", draft.Map().Set("to", draft.Text("https://{host}{uri}")).Flow()), Note: "Apache served these hosts over TLS alone"}
+	}}
 	root := im.top(list)
 	return root, im.Report(im.lines, otherwise)
 }
 
 // importer is one translation.
 type importer struct {
-	*draft.Ledger
+	*plan.Config
 	options  Options
 	lines    []*draft.Directive            // all that was read
 	htaccess map[string][]*draft.Directive // by their folder, read so far
@@ -136,7 +140,7 @@ func (im *importer) top(list []*draft.Directive) *draft.Node {
 		switch lower(d) {
 		case "virtualhost":
 			im.Used(d)
-			im.hosts = append(im.hosts, &host{line: d, list: im.flat(d.Block)})
+			im.newHost(d, im.flat(d.Block))
 		case "listen":
 			im.Used(d)
 			im.listens = append(im.listens, listenAddress(d.Arg(0)))
@@ -146,26 +150,25 @@ func (im *importer) top(list []*draft.Directive) *draft.Node {
 		}
 	}
 	if len(im.hosts) == 0 {
-		im.hosts = []*host{{list: nil}}
+		im.newHost(nil, nil)
 	}
 	for _, h := range im.hosts {
 		im.host(h)
 	}
-	im.locals()
-	im.listeners(root)
+	im.Listeners(root)
 	im.log(root)
 	im.limits(root)
-	root.Set("sites", im.sites())
+	root.Set("sites", im.Sites())
 	return root
 }
 
 // alone translates a .htaccess without a virtual host.
 func (im *importer) alone(list []*draft.Directive, root *draft.Node) *draft.Node {
 	im.htaccess[im.options.Root] = list
-	h := &host{names: im.options.Hosts, root: im.options.Root, plain: []string{":80"}, any: len(im.options.Hosts) == 0, alone: true}
-	im.hosts = []*host{h}
+	h := im.newHost(nil, nil)
+	h.Names, h.Any, h.Plain, h.root, h.alone = im.options.Hosts, len(im.options.Hosts) == 0, []string{":80"}, im.options.Root, true
 	root.Set("listen", draft.Texts(":80"), "a .htaccess does not say where the server listens, nor its names and certificates")
-	root.Set("sites", im.sites())
+	root.Set("sites", im.Sites())
 	return root
 }
 

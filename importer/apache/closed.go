@@ -20,7 +20,7 @@ func (t *site) keptOut() {
 	for _, d := range t.lines() {
 		other := func(name string) bool { return name != Htaccess }
 		if lower(d) == "accessfilename" && slices.ContainsFunc(d.Args, other) {
-			t.close(d, "only files called "+Htaccess+" are read: give them that name, or write what they say into routes")
+			t.Close(d, "only files called "+Htaccess+" are read: give them that name, or write what they say into routes")
 		}
 	}
 }
@@ -37,16 +37,16 @@ func (t *site) keptOutBy(list []*draft.Directive, top bool) {
 				t.section(d, "write access or auth of the routes that pass requests on (docs/protection.md)")
 			}
 		case "sslrequire":
-			t.close(d, "write the condition as a rule (docs/routes.md)")
+			t.Close(d, "write the condition as a rule (docs/routes.md)")
 		case "sslrequiressl":
-			if len(t.host.plain) > 0 || len(t.im.plainOf(t.host)) > 0 {
-				t.close(d, "write a rule with protocol: http and deny (docs/routes.md)")
+			if len(t.host.Plain) > 0 || slices.ContainsFunc(t.im.hosts, func(o *host) bool { return o != t.host && len(o.Plain) > 0 }) {
+				t.Close(d, "write a rule with protocol: http and deny (docs/routes.md)")
 			} else {
 				t.im.Standard(d, "it is served over TLS alone")
 			}
 		case "sslverifyclient":
 			if !top && !strings.EqualFold(d.Arg(0), "none") {
-				t.close(d, "certificates are asked for by all sites (tls.client_ca), not by some paths")
+				t.Close(d, "certificates are asked for by all sites (tls.client_ca), not by some paths")
 			}
 		case "directory", "directorymatch", "location", "locationmatch", "files", "filesmatch", "limit", "limitexcept":
 			t.keptOutBy(t.im.flat(d.Block), false)
@@ -65,7 +65,7 @@ func (t *site) section(d *draft.Directive, do string) {
 		return
 	}
 	t.im.Whole(d, draft.Untranslated, do)
-	t.close(d, do)
+	t.Close(d, do)
 }
 
 // keepsOut reports whether lines, or sections among them, restrict who may come in.

@@ -63,7 +63,7 @@ func TestNobodyGetsIn(t *testing.T) {
 		"GET alone":                                {Config: "AuthType Basic\nAuthUserFile /p\n<Limit GET>\nRequire valid-user\n</Limit>", Want: []string{"auth: {file: /p}"}},
 		"scripts with more behind":                 {Config: "SetHandler application/x-httpd-php\n<Files admin.php>\nRequire all denied\n</Files>", Want: []string{`- {regex: '/admin\.php(?:/|$)', deny: {}}`}},
 		"a name within a name":                     {Config: "<FilesMatch \"^secret\">\nRequire all denied\n</FilesMatch>", Want: []string{"- {regex: '/secret[^/]*$', deny: {}}"}},
-		"looking ahead":                            {Config: "<FilesMatch \"^(?!index)\">\nRequire all denied\n</FilesMatch>", Want: []string{remove}, Left: "looks ahead"},
+		"looking ahead":                            {Config: "<FilesMatch \"^(?!index$)\">\nRequire all denied\n</FilesMatch>", Want: []string{remove}, Left: "looks ahead"},
 		"alternatives with anchors":                {Config: "RewriteEngine on\nRewriteRule ^a|b - [F]", Want: []string{"regex: '^/a|b'"}},
 		"a slash in the middle":                    {Config: "RewriteEngine on\nRewriteRule \"/\\.|^\\.x\" - [F]", Want: []string{`regex: '^/.*?(?:/\.)|^/\.x'`}},
 		"forbidden, not carried over": {
@@ -87,9 +87,19 @@ func TestNobodyGetsIn(t *testing.T) {
 		"an engine that is off":  {Config: "RewriteEngine off\nRewriteRule ^ - [F]", Not: []string{"deny"}},
 		"folders by expressions": {Config: host + "<DirectoryMatch \"^/r/(a|b)/\">\nRequire all denied\n</DirectoryMatch>\n</VirtualHost>", Want: []string{"- {regex: '^/(a|b)/', deny: {}}"}},
 		"folders elsewhere":      {Config: host + "<DirectoryMatch \"^/x/(a|b)/\">\nRequire all denied\n</DirectoryMatch>\n</VirtualHost>", Want: []string{remove}},
-		"a root that is closed":  {Config: "<Directory />\nRequire all denied\n</Directory>\n" + host + "</VirtualHost>", Want: []string{"/: {deny: {}}"}},
-		"a folder that is open":  {Config: "<Directory />\nRequire all denied\n</Directory>\n" + host + "<Directory /r/open>\nRequire all granted\n</Directory>\n</VirtualHost>", Want: []string{"/: {deny: {}}", "/open/:\n        static: {root: /r/open}"}},
-		"a path behind a proxy":  {Config: host + "ProxyPass / http://h:1/\n<Location /admin>\nRequire ip 10.1.2.3\n</Location>\n</VirtualHost>", Want: []string{"/admin/:\n        proxy:\n          to: http://h:1\n          redirects: keep\n        access: {allow: ['10.1.2.3']}"}},
+		"folders by expressions, below an alias": {
+			Config: "<VirtualHost *:80>\nServerName a\nDocumentRoot /r\nAlias /docs /s/b\nAlias /img /s/c\n<DirectoryMatch \"/b/a\">\nRequire all denied\n</DirectoryMatch>\n</VirtualHost>",
+			Want:   []string{"- {regex: /b/a, deny: {}}", "- {path: /docs/, deny: {}}"},
+			Not:    []string{"path: /img/"},
+			Left:   "may be among those",
+		},
+		"a root that is closed": {Config: "<Directory />\nRequire all denied\n</Directory>\n" + host + "</VirtualHost>", Want: []string{"/: {deny: {}}"}},
+		"a folder that is open": {Config: "<Directory />\nRequire all denied\n</Directory>\n" + host + "<Directory /r/open>\nRequire all granted\n</Directory>\n</VirtualHost>", Want: []string{"/: {deny: {}}", "/open/:\n        static: {root: /r/open}"}},
+		"a path behind a proxy": {Config: host + "ProxyPass / http://h:1/\n<Location /admin>\nRequire ip 10.1.2.3\n</Location>\n</VirtualHost>", Want: []string{"/admin/:\n        proxy:\n          to: http://h:1\n          redirects: keep\n        access: {allow: ['10.1.2.3']}"}},
+		"files behind a proxy": {
+			Config: host + "ProxyPass /c/ http://h:1/\n<LocationMatch \"^/c/z\">\nRequire ip 10.1.2.3\n</LocationMatch>\n</VirtualHost>",
+			Want:   []string{"'@z':\n        proxy:\n          to: http://h:1\n          redirects: keep\n          rewrite: [{path: '/c/(.*)', to: '/{1}'}]"},
+		},
 		"a path by expression behind a proxy": {
 			Config: host + "ProxyPass / http://h:1/\n<LocationMatch \"^/(admin|root)\">\nRequire all denied\n</LocationMatch>\n</VirtualHost>",
 			Want:   []string{"- {regex: '^/(admin|root)', deny: {}}"},

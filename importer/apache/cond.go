@@ -2,27 +2,20 @@ package apache
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/importer/plan"
 )
 
-// way is one set of values for which the conditions of a RewriteRule hold, as the keys of
-// a rule. Conditions with [OR] have several.
+// way is one set of values for which the conditions of a RewriteRule hold. Conditions
+// with [OR] have several.
 type way struct {
-	hosts    []string
-	methods  []string
-	address  []string
-	protocol string
-	values   map[string]map[string]string // header, query and cookie: by name
-	regex    string                       // for the path
-	except   []string
-	groups   map[int]string // what %1 stands for
-	never    bool           // it cannot hold
+	plan.Cond
+	groups map[int]string // what %1 stands for
 }
 
 // fileTest is a condition on whether a file exists, such as -f.
@@ -38,7 +31,7 @@ type condition struct {
 	line *draft.Directive
 	or   bool
 	file *fileTest
-	ways []way // where one of them holds, so does the condition
+	ways []way // where one of them holds, so does the condition; it never does where there is none
 	err  error
 	skip bool // it always holds here
 	who  bool // it looks at the client, and so may keep somebody out
@@ -87,20 +80,17 @@ func (c *condition) compare(t *site, name, value string, ignoreCase bool) {
 		c.err = err
 		return
 	}
-	one := func(w way) { c.ways = append(c.ways, w) }
+	one := func(o plan.Cond) { c.ways = append(c.ways, way{Cond: o}) }
 	switch name {
 	case "HTTPS", "ENV:HTTPS", "SERVER_PORT", "SERVER_PORT_SECURE", "REQUEST_SCHEME":
-		secure := map[string]string{"HTTPS": "on", "ENV:HTTPS": "on", "SERVER_PORT": "443", "SERVER_PORT_SECURE": "1", "REQUEST_SCHEME": "https"}[name]
-		plain := map[string]string{"HTTPS": "off", "ENV:HTTPS": "", "SERVER_PORT": "80", "SERVER_PORT_SECURE": "0", "REQUEST_SCHEME": "http"}[name]
-		switch s, p := m.matches(secure), m.matches(plain); {
+		values := map[string][2]string{"HTTPS": {"on", "off"}, "ENV:HTTPS": {"on", ""}, "SERVER_PORT": {"443", "80"}, "SERVER_PORT_SECURE": {"1", "0"}, "REQUEST_SCHEME": {"https", "http"}}[name]
+		switch s, p := m.matches(values[0]), m.matches(values[1]); {
 		case s && p:
 			c.skip = true
 		case s:
-			one(way{protocol: "https"})
+			one(plan.Cond{Protocol: "https"})
 		case p:
-			one(way{protocol: "http"})
-		default:
-			one(way{never: true})
+			one(plan.Cond{Protocol: "http"})
 		}
 	case "HTTP_HOST", "SERVER_NAME":
 		c.ways = t.hostWays(m)
@@ -115,7 +105,7 @@ func (c *condition) compare(t *site, name, value string, ignoreCase bool) {
 			c.err = fmt.Errorf("write the path of the request line as path or regex: %s", value)
 			return
 		}
-		one(way{regex: expr, groups: sameGroups(expr)})
+		c.ways = pathWays(match{expr: expr})
 	case "REQUEST_METHOD":
 		c.methods(m, value)
 	case "REMOTE_ADDR":
@@ -124,19 +114,21 @@ func (c *condition) compare(t *site, name, value string, ignoreCase bool) {
 		c.query(m)
 	case "ENV:REDIRECT_STATUS":
 		c.skip = m.matches("")
-		if !c.skip {
-			one(way{never: true})
-		}
 	case "HTTP_COOKIE":
-		c.cookie(m)
+		one(header("Cookie", m.value()))
 	default:
 		field, ok := headerOf(name)
 		if !ok {
 			c.err = fmt.Errorf("there is no condition on %%{%s}", name)
 			return
 		}
-		one(way{values: map[string]map[string]string{"header": {field: m.value()}}})
+		one(header(field, m.value()))
 	}
+}
+
+// header is a condition on a field of the request.
+func header(field, value string) plan.Cond {
+	return plan.Cond{Header: map[string]string{field: value}}
 }
 
 // headerOf is the request field that a variable stands for.
@@ -195,94 +187,76 @@ func (m match) matches(text string) bool {
 	return regexp.MustCompile(m.expr).MatchString(text) != m.not
 }
 
+// anchored is the comparison as an expression.
+func (m match) anchored() string {
+	if m.expr == "" {
+		return "^" + regexp.QuoteMeta(m.text) + "$"
+	}
+	return m.expr
+}
+
 // value is the comparison as a rule writes it: a text, or ~ and an expression.
 func (m match) value() string {
-	not := ""
-	if m.not {
-		not = "!"
-	}
 	if m.expr == "" {
-		if strings.ContainsAny(m.text, "*") || strings.HasPrefix(m.text, "!") || strings.HasPrefix(m.text, "~") {
-			return not + "~^" + regexp.QuoteMeta(m.text) + "$"
-		}
-		return not + m.text
+		return plan.Value(m.text, m.not)
 	}
 	if text, ok := literal(m.expr); ok && !m.fold && !strings.ContainsAny(text, "*!~") {
-		return not + text
+		return plan.Value(text, m.not)
 	}
-	return not + "~" + m.expr
+	return plan.Match(m.expr, m.not)
 }
 
 // hostWays are conditions on the host. Where the names of the site are known, each
 // that an expression matches is written.
 func (t *site) hostWays(m match) (ways []way) {
-	names := slices.DeleteFunc(slices.Clone(t.host.names), func(n string) bool { return strings.HasPrefix(n, "*") })
-	if !m.not && m.expr == "" || !m.not && len(names) > 0 {
-		expr := m.expr
-		if expr == "" {
-			expr = "^" + regexp.QuoteMeta(m.text) + "$"
-		}
-		re := regexp.MustCompile("(?i)" + strings.TrimPrefix(expr, "(?i)"))
+	names := slices.DeleteFunc(slices.Clone(t.Server.Names), func(n string) bool { return strings.HasPrefix(n, "*") })
+	expr := strings.TrimPrefix(m.anchored(), "(?i)")
+	if !m.not && (m.expr == "" || len(names) > 0) {
+		re := regexp.MustCompile("(?i)" + expr)
 		for _, name := range names {
 			if g := re.FindStringSubmatch(name); g != nil {
 				groups := map[int]string{}
 				for i, v := range g {
 					groups[i] = v
 				}
-				ways = append(ways, way{hosts: []string{name}, groups: groups})
+				ways = append(ways, way{Cond: plan.Cond{Host: []string{name}}, groups: groups})
 			}
 		}
 		if len(ways) > 0 {
-			return merged(ways, m)
+			return merged(ways, re)
 		}
-		if len(names) > 0 && len(names) == len(t.host.names) && !t.host.any {
-			return []way{{never: true}} // none of the site's names is like it
+		if len(names) > 0 && len(names) == len(t.Server.Names) && !t.Server.Any {
+			return nil // none of the site's names is like it
 		}
-	}
-	expr := strings.TrimPrefix(m.expr, "(?i)")
-	if m.expr == "" {
-		expr = "^" + regexp.QuoteMeta(m.text) + "$"
 	}
 	if body, is := strings.CutSuffix(expr, "$"); is && !strings.HasSuffix(body, `\`) {
 		expr = body + `\.?(?::\d+)?$`
 	}
-	v := "~(?i)" + expr
-	if m.not {
-		v = "!" + v
-	}
-	return []way{{values: map[string]map[string]string{"header": {"Host": v}}}}
+	return []way{{Cond: header("Host", plan.Match("(?i)"+expr, m.not))}}
 }
 
 // merged are ways that differ in the host alone as one, where no groups differ.
-func merged(ways []way, m match) []way {
-	if m.expr != "" && regexp.MustCompile(m.expr).NumSubexp() > 0 && strings.Contains(m.expr, "(") {
+func merged(ways []way, re *regexp.Regexp) []way {
+	if re.NumSubexp() > 0 {
 		return ways
 	}
 	all := ways[0]
 	for _, w := range ways[1:] {
-		all.hosts = append(all.hosts, w.hosts...)
+		all.Host = append(all.Host, w.Host...)
 	}
 	return []way{all}
 }
 
 func pathWays(m match) []way {
-	expr := m.expr
-	if expr == "" {
-		expr = "^" + regexp.QuoteMeta(m.text) + "$"
-	}
+	expr := m.anchored()
 	if m.not {
-		return []way{{except: []string{"~" + expr}}}
+		return []way{{Cond: plan.Cond{Except: []string{"~" + expr}}}}
 	}
-	return []way{{regex: expr, groups: sameGroups(expr)}}
-}
-
-// sameGroups are the groups of an expression that the rule takes over as its own.
-func sameGroups(expr string) map[int]string {
-	groups := map[int]string{}
+	groups := map[int]string{} // the rule takes them over as its own
 	for i := range regexp.MustCompile(expr).NumSubexp() + 1 {
 		groups[i] = fmt.Sprintf("{%d}", i)
 	}
-	return groups
+	return []way{{Cond: plan.Cond{Regex: expr}, groups: groups}}
 }
 
 // ofRequestLine is the part of an expression for the line of a request that is
@@ -330,7 +304,7 @@ func (c *condition) methods(m match, value string) {
 		}
 		methods = append(methods, strings.ToUpper(name))
 	}
-	c.ways = append(c.ways, way{methods: methods})
+	c.ways = []way{{Cond: plan.Cond{Method: methods}}}
 }
 
 // addresses reads expressions for addresses as the networks that they mean.
@@ -354,16 +328,13 @@ func (c *condition) addresses(m match) {
 	if m.not {
 		net = "!" + net
 	}
-	c.ways = append(c.ways, way{address: []string{net}})
+	c.ways = []way{{Cond: plan.Cond{Address: []string{net}}}}
 }
 
 // query reads expressions for a query as ones for its parameters.
 func (c *condition) query(m match) {
 	c.who = true
-	expr := strings.TrimPrefix(m.expr, "(?i)")
-	if m.expr == "" {
-		expr = "^" + regexp.QuoteMeta(m.text) + "$"
-	}
+	expr := strings.TrimPrefix(m.anchored(), "(?i)")
 	if expr == "^$" || expr == "." || expr == ".+" {
 		c.err = fmt.Errorf("whether there is a query is no condition: name a parameter of it")
 		return
@@ -397,92 +368,7 @@ func (c *condition) query(m match) {
 	if m.not {
 		value = "!" + value
 	}
-	c.ways = append(c.ways, way{values: map[string]map[string]string{"query": {name: value}}, groups: groups})
-}
-
-// cookie reads expressions for the Cookie field as one for it: rules compare the
-// whole field by header.
-func (c *condition) cookie(m match) {
-	c.ways = append(c.ways, way{values: map[string]map[string]string{"header": {"Cookie": m.value()}}})
-}
-
-// and joins two ways; an error where one rule cannot express both.
-func and(a, b way) (way, error) {
-	out := a
-	out.never = a.never || b.never
-	out.except = append(slices.Clone(a.except), b.except...)
-	switch {
-	case b.regex == "":
-	case a.regex == "":
-		out.regex = b.regex
-	default:
-		return out, fmt.Errorf("a rule has one expression for the path: put %q and %q together", a.regex, b.regex)
-	}
-	switch {
-	case b.protocol == "" || a.protocol == b.protocol:
-	case a.protocol == "":
-		out.protocol = b.protocol
-	default:
-		out.never = true
-	}
-	if len(b.hosts) > 0 {
-		out.hosts = b.hosts
-		if len(a.hosts) > 0 {
-			out.hosts = slices.DeleteFunc(slices.Clone(a.hosts), func(h string) bool { return !slices.Contains(b.hosts, h) })
-			out.never = out.never || len(out.hosts) == 0
-		}
-	}
-	if len(a.methods) > 0 && len(b.methods) > 0 && (!strings.HasPrefix(a.methods[0], "!") || !strings.HasPrefix(b.methods[0], "!")) {
-		return out, fmt.Errorf("a rule has one list of methods")
-	}
-	out.methods = append(slices.Clone(a.methods), b.methods...)
-	positive := func(list []string) bool {
-		return slices.ContainsFunc(list, func(s string) bool { return !strings.HasPrefix(s, "!") })
-	}
-	if positive(a.address) && positive(b.address) {
-		return out, fmt.Errorf("a rule has one list of addresses")
-	}
-	out.address = append(slices.Clone(a.address), b.address...)
-	var err error
-	if out.values, err = andValues(a.values, b.values); err != nil {
-		return out, err
-	}
-	if b.groups != nil {
-		out.groups = b.groups
-	}
-	return out, nil
-}
-
-func andValues(a, b map[string]map[string]string) (map[string]map[string]string, error) {
-	out := map[string]map[string]string{}
-	for kind, values := range a {
-		out[kind] = maps.Clone(values)
-	}
-	for kind, values := range b {
-		for name, v := range values {
-			old, has := out[kind][name]
-			if out[kind] == nil {
-				out[kind] = map[string]string{}
-			}
-			switch {
-			case !has || old == v:
-				out[kind][name] = v
-			case strings.HasPrefix(old, "!") && strings.HasPrefix(v, "!"): // neither one nor the other
-				out[kind][name] = "!~(?:" + asExpression(old[1:]) + ")|(?:" + asExpression(v[1:]) + ")"
-			default:
-				return nil, fmt.Errorf("a rule compares %s once: put both conditions together", name)
-			}
-		}
-	}
-	return out, nil
-}
-
-// asExpression is a value of a rule as an expression.
-func asExpression(v string) string {
-	if expr, is := strings.CutPrefix(v, "~"); is {
-		return expr
-	}
-	return "^" + strings.ReplaceAll(regexp.QuoteMeta(v), `\*`, ".*") + "$"
+	c.ways = []way{{Cond: plan.Cond{Query: map[string]string{name: value}}, groups: groups}}
 }
 
 // or joins ways that differ in one header alone: their expressions become one.
@@ -490,7 +376,7 @@ func or(ways []way) (out []way) {
 	for _, w := range ways {
 		joined := false
 		if i := len(out) - 1; i >= 0 {
-			out[i], joined = joinedValues(out[i], w)
+			out[i], joined = joinedHeaders(out[i], w)
 		}
 		if !joined {
 			out = append(out, w)
@@ -499,24 +385,23 @@ func or(ways []way) (out []way) {
 	return out
 }
 
-func joinedValues(a, b way) (way, bool) {
+func joinedHeaders(a, b way) (way, bool) {
 	bare := func(w way) bool {
-		return len(w.hosts)+len(w.methods)+len(w.address)+len(w.except) == 0 && w.protocol == "" && w.regex == "" && !w.never && len(w.groups) == 0
+		rest := w.Cond
+		rest.Header = nil
+		return rest.Everything() && len(w.Header) == 1 && len(w.groups) == 0
 	}
-	if !bare(a) || !bare(b) || len(a.values) != 1 || len(b.values) != 1 {
+	if !bare(a) || !bare(b) {
 		return a, false
 	}
 	const longest = 900
-	for kind, values := range a.values {
-		for name, v := range values {
-			w, ok := b.values[kind][name]
-			fold := strings.HasPrefix(v, "~(?i)")
-			if !ok || len(values) != 1 || len(b.values[kind]) != 1 || !strings.HasPrefix(v, "~") || !strings.HasPrefix(w, "~") || fold != strings.HasPrefix(w, "~(?i)") || len(v)+len(w) > longest {
-				return a, false
-			}
-			w = strings.TrimPrefix(w[1:], "(?i)") // the flag in front is for both
-			return way{values: map[string]map[string]string{kind: {name: v + "|" + w}}}, true
+	for name, v := range a.Header {
+		w, ok := b.Header[name]
+		fold := strings.HasPrefix(v, "~(?i)")
+		if !ok || !strings.HasPrefix(v, "~") || !strings.HasPrefix(w, "~") || fold != strings.HasPrefix(w, "~(?i)") || len(v)+len(w) > longest {
+			return a, false
 		}
+		a.Cond = header(name, v+"|"+strings.TrimPrefix(w[1:], "(?i)")) // the flag in front is for both
 	}
-	return a, false
+	return a, true
 }

@@ -1,6 +1,7 @@
 package apache
 
 import (
+	"millrace/importer/plan"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,17 +18,17 @@ func (t *site) elsewhere() {
 		case "scriptalias", "wsgiscriptalias", "jkmount":
 			t.program(d)
 		case "virtualdocumentroot", "virtualscriptalias":
-			t.close(d, "write a site for each host, with its own folder")
+			t.Close(d, "write a site for each host, with its own folder")
 		case "aliasmatch", "scriptaliasmatch", "wsgiscriptaliasmatch", "proxypassmatch":
 			if len(d.Args) > 1 && strings.Contains(d.Arg(1), "fcgi:") || lower(d) == "proxypassmatch" && d.Arg(1) == "!" {
 				continue // PHP, which is looked for by itself
 			}
 			expr, err := expression(d.Arg(0), false)
 			if err != nil {
-				t.close(d, "write it as rules: "+err.Error())
+				t.Close(d, "write it as rules: "+err.Error())
 				continue
 			}
-			t.answers501(d, draft.Map().Set("regex", draft.Verbatim(expr)))
+			t.answers501(d, plan.Cond{Regex: expr})
 		}
 	}
 	t.scripts(layer{list: t.lines()}, "/")
@@ -45,27 +46,23 @@ func (t *site) elsewhere() {
 func (t *site) program(d *draft.Directive) {
 	at := strings.TrimSuffix(d.Arg(0), "*")
 	if !strings.HasPrefix(at, "/") {
-		t.close(d, "write a route for the program's paths")
+		t.Close(d, "write a route for the program's paths")
 		return
 	}
-	n := draft.Map()
+	c := plan.Cond{}
 	if at != "/" {
-		n.Set("path", draft.Text(strings.TrimSuffix(at, "/")+"/"))
+		c.Path = slashed(at)
 	}
-	var except []string
 	for _, a := range t.aliases {
 		if strings.HasPrefix(a.path, at) && a.path != at {
-			except = append(except, a.path)
+			c.Except = append(c.Except, a.path)
 		}
 	}
-	if len(except) > 0 {
-		n.Set("except", draft.Texts(except...))
-	}
-	t.answers501(d, n)
+	t.answers501(d, c)
 	if dir := strings.TrimSuffix(t.im.file(d.Arg(1)), "/"); dir != "" && len(d.Args) > 1 { // its sources by another path
 		for _, url := range t.pathsOf(dir) {
 			if url != at && url != "/" {
-				t.answers501(d, draft.Map().Set("path", draft.Text(url)))
+				t.answers501(d, plan.Cond{Path: url})
 			}
 		}
 	}
@@ -76,19 +73,19 @@ func (t *site) scripts(l layer, url string) {
 	for _, d := range l.list {
 		switch {
 		case lower(d) == "sethandler" && runs(d.Arg(0)):
-			n := draft.Map()
+			c := plan.Cond{}
 			if expr, is := strings.CutPrefix(url, "~"); is {
-				n.Set("regex", draft.Verbatim(expr))
+				c.Regex = expr
 			} else if url != "/" {
-				n.Set("path", draft.Text(slashed(url)))
+				c.Path = slashed(url)
 			}
-			t.answers501(d, n)
+			t.answers501(d, c)
 		case lower(d) == "addhandler" && runs(d.Arg(0)) && len(d.Args) > 1:
 			var names []string
 			for _, ext := range d.Args[1:] {
 				names = append(names, regexp.QuoteMeta(strings.TrimPrefix(ext, ".")))
 			}
-			t.answers501(d, draft.Map().Set("regex", draft.Verbatim(`(?i)\.(?:`+strings.Join(names, "|")+`)(?:/|\.|$)`)))
+			t.answers501(d, plan.Cond{Regex: `(?i)\.(?:` + strings.Join(names, "|") + `)(?:/|\.|$)`})
 		}
 	}
 	if strings.HasPrefix(url, "~") {
@@ -97,7 +94,7 @@ func (t *site) scripts(l layer, url string) {
 	for _, s := range t.filesIn(l, slashed(url)) {
 		for _, d := range s.list {
 			if lower(d) == "sethandler" && runs(d.Arg(0)) && s.err == nil {
-				t.answers501(d, draft.Map().Set("regex", draft.Verbatim(strings.TrimSuffix(s.expr, "$")+"(?:/|$)")))
+				t.answers501(d, plan.Cond{Regex: strings.TrimSuffix(s.expr, "$") + "(?:/|$)"})
 			}
 		}
 	}
@@ -109,8 +106,7 @@ func runs(handler string) bool {
 	return strings.HasPrefix(handler, "proxy:") && !strings.Contains(handler, "fcgi:") || slices.Contains([]string{"cgi-script", "fcgid-script", "fastcgi-script", "wsgi-script", "perl-script", "mod_python", "proxy-server"}, handler)
 }
 
-func (t *site) answers501(d *draft.Directive, n *draft.Node) {
+func (t *site) answers501(d *draft.Directive, c plan.Cond) {
 	t.im.Leave(d, "no CGI is run, and folders have no expressions: its paths answer 501 until you have written a route for them (docs/routes.md)")
-	respond := draft.Map().Set("status", draft.Number(501)).Set("text", draft.Text("not carried over")).Flow()
-	t.guards = append(t.guards, ruleDraft{n.Set("respond", respond), d.At()})
+	t.guard(c, draft.NotImplemented(), d.At())
 }

@@ -1,6 +1,7 @@
 package apache
 
 import (
+	"millrace/importer/plan"
 	"strings"
 
 	"millrace/importer/draft"
@@ -25,22 +26,22 @@ func (t *site) withoutVariable(g *guard, name string, layers []layer) {
 		}
 		found = true
 		re, err := expression(expr, strings.HasSuffix(lower(d), "nocase"))
-		n := draft.Map()
+		c := plan.Cond{}
 		switch {
 		case err != nil:
 			g.closed, g.why, g.line = true, "write it as a rule: "+err.Error(), d
 		case strings.EqualFold(field, "remote_addr") || strings.EqualFold(field, "remote_host"):
 			g.closed, g.why, g.line = true, "write it as access.deny, with addresses", d
 		case strings.EqualFold(field, "request_uri"):
-			n.Set("regex", draft.Verbatim(re))
+			c.Regex = re
 		case strings.EqualFold(field, "request_method") || strings.EqualFold(field, "request_protocol") || strings.EqualFold(field, "server_addr"):
 			g.closed, g.why, g.line = true, "write it as a rule with method or protocol", d
 		default:
-			n.Set("header", draft.Map().Set(field, draft.Verbatim("~"+re)).Flow())
+			c.Header = map[string]string{field: plan.Match(re, false)}
 		}
-		if n.Len() > 0 {
+		if !c.Everything() {
 			t.im.Used(d)
-			g.rules = append(g.rules, when{n, d.At() + ": " + d.String()})
+			g.rules = append(g.rules, plan.Rule{If: c, Do: draft.Denied(403), Note: d.At() + ": " + d.String()})
 		}
 	}
 	if !found && g.why == "" {

@@ -3,6 +3,7 @@ package apache
 import (
 	"errors"
 	"fmt"
+	"millrace/importer/plan"
 	"regexp"
 	"strings"
 
@@ -10,25 +11,10 @@ import (
 )
 
 // expression translates a regular expression of Apache (PCRE) for RE2, ignoring case if
-// asked.
+// asked. Of what begins with a dot, only /.well-known is served at all.
 func expression(text string, ignoreCase bool) (string, error) {
-	// Of what begins with a dot, only /.well-known is served at all.
 	text = regexp.MustCompile(`\\\.\(\?!well-known\\?/?(?:\|[a-z-]+)*\)`).ReplaceAllString(text, `\.(?:[^w]|w[^e])`)
-	text = strings.ReplaceAll(text, "(?<", "(?P<")
-	text = strings.ReplaceAll(text, "(?P<=", "(?<=") // looking behind, which RE2 cannot
-	text = strings.ReplaceAll(text, "(?P<!", "(?<!")
-	text = regexp.MustCompile(`\\([/ "':,;=&%@#!~<>-])`).ReplaceAllString(text, "$1") // needless backslashes
-	if ignoreCase {
-		text = "(?i)" + text
-	}
-	const longest = 1000
-	if len(text) > longest {
-		return "", fmt.Errorf("the expression is longer than %d bytes", longest)
-	}
-	if _, err := regexp.Compile(text); err != nil {
-		return "", fmt.Errorf("the regular expression looks ahead or behind, or refers back, which RE2 cannot (%w)", err)
-	}
-	return text, nil
+	return plan.Expression(text, ignoreCase)
 }
 
 // pattern is what a RewriteRule compares the path with.
@@ -37,6 +23,7 @@ type pattern struct {
 	path      string // instead of an expression: a path, or a folder
 	all       bool   // it matches every path, or every one but the folder's own
 	not       bool   // all but what it matches
+	except    string // an expression for paths that it is not for
 	groups    int
 	wholePath bool // {1} is the whole path without the slash in front
 }
@@ -131,7 +118,7 @@ func literal(expr string) (string, bool) {
 var errConditions = errors.New("rules have no such condition")
 
 // substitution translates the target of a RewriteRule into a text with our variables.
-func (c *context) substitution(text string, p pattern, w way) (string, error) {
+func (c *context) substitution(text string, p pattern, groups map[int]string) (string, error) {
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {
 		ch := text[i]
@@ -150,7 +137,7 @@ func (c *context) substitution(text string, p pattern, w way) (string, error) {
 		case ch == '%' && i+1 < len(text) && text[i+1] >= '0' && text[i+1] <= '9':
 			i++
 			n := int(text[i] - '0')
-			v, ok := w.groups[n]
+			v, ok := groups[n]
 			if !ok {
 				return "", fmt.Errorf("%%%d is not known here", n)
 			}

@@ -1,6 +1,7 @@
 package apache
 
 import (
+	"millrace/importer/plan"
 	"regexp"
 	"slices"
 	"strings"
@@ -64,7 +65,7 @@ func (t *site) isFront(c *context, r *rule, files []*fileTest) bool {
 	for _, cond := range r.conds {
 		switch {
 		case cond.file != nil, cond.skip:
-		case cond.err == nil && !cond.who && len(cond.ways) == 1 && (len(cond.ways[0].except) > 0 || cond.ways[0].regex != ""):
+		case cond.err == nil && !cond.who && len(cond.ways) == 1 && (len(cond.ways[0].Except) > 0 || cond.ways[0].Regex != ""):
 			t.im.Standard(cond.line, "what is not there is the front controller's in any case: it answers 404")
 		default:
 			return false
@@ -72,7 +73,7 @@ func (t *site) isFront(c *context, r *rule, files []*fileTest) bool {
 	}
 	to := target
 	if hasQuery && query != "" {
-		q, err := c.substitution(query, pattern{all: true, wholePath: true, groups: 1}, way{})
+		q, err := c.substitution(query, pattern{all: true, wholePath: true, groups: 1}, nil)
 		if err != nil {
 			return false
 		}
@@ -120,7 +121,7 @@ func literalScript(expr string) bool {
 
 // pass is a rule that lets paths through without what follows: the rules behind
 // it are not for them.
-func (t *site) pass(c *context, r *rule, ways []way) []ruleDraft {
+func (t *site) pass(c *context, r *rule, ways []way) []plan.Rule {
 	if !r.last || len(r.odd) > 0 {
 		if len(r.odd) == 0 {
 			t.markRule(r, draft.Defaulted, "it changes nothing")
@@ -133,17 +134,12 @@ func (t *site) pass(c *context, r *rule, ways []way) []ruleDraft {
 		t.markRule(r, draft.Untranslated, "variables are not set by rules: "+strings.Join(r.odd, ", "))
 		return nil
 	}
-	if len(ways) == 1 && !ways[0].never && !r.p.not {
-		w := ways[0]
-		rest := w
-		rest.regex, rest.groups, rest.except = "", nil, nil
-		n := draft.Map()
-		rest.set(n, nil)
-		expr := r.p.expr
-		if w.regex != "" && r.p.all {
-			expr = w.regex
+	if len(ways) == 1 && !r.p.not && ways[0].EveryPath() {
+		w, expr := ways[0], r.p.expr
+		if w.Regex != "" && r.p.all {
+			expr = w.Regex
 		}
-		if n.Len() == 0 && expr != "" && len(w.except) == 0 {
+		if expr != "" && len(w.Except) == 0 && (w.Regex == "" || w.Regex == expr) {
 			c.passed = append(c.passed, "~"+expr)
 			t.markRule(r, draft.Translated, "")
 			return nil

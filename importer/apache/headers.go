@@ -72,7 +72,7 @@ func (t *site) field(d *draft.Directive, args []string, rules *draft.Node) error
 		if old := rules.Get("remove"); old != nil {
 			old.Each(func(n *draft.Node, _ []string) { list = append(list, n.Plain()) })
 		}
-		rules.Set("remove", draft.Texts(unique(list)...))
+		rules.Set("remove", draft.Texts(draft.Unique(list)...))
 		return nil
 	}
 	kind := map[string]string{"set": "set", "add": "add", "append": "add", "merge": "add", "setifempty": "default"}[action]
@@ -132,7 +132,7 @@ func extensionsOf(expr string) (list []string) {
 		}
 		list = append(list, "."+e)
 	}
-	return unique(list)
+	return draft.Unique(list)
 }
 
 // patternsOf are the names that a section is for, as patterns of static.cache_control.
@@ -163,7 +163,7 @@ func (t *site) filesHeaders(layers []layer, node *draft.Node) *draft.Node {
 			for _, e := range exts {
 				types = append(types, draft.TypeOf(e))
 			}
-			types = unique(types)
+			types = draft.Unique(types)
 			for _, d := range s.list {
 				if lower(d) != "header" || cacheControlOf(d) != "" {
 					continue

@@ -1,6 +1,8 @@
 package apache
 
 import (
+	"cmp"
+	"millrace/importer/plan"
 	"regexp"
 	"regexp/syntax"
 	"slices"
@@ -226,14 +228,14 @@ func (t *site) nameRules() {
 			sections = append(sections, s)
 		}
 	}
-	var rules []ruleDraft
+	var rules []plan.Rule
 	var opened []section // what later sections let in, which earlier ones must not take
 	var lets []section   // what later sections let in, all of it or some clients
 	for _, s := range slices.Backward(sections) {
 		t.im.Used(s.line)
 		if s.err != nil {
 			if guards(s.list) {
-				t.close(s.line, "write it as a rule with a regex: "+s.err.Error())
+				t.Close(s.line, "write it as a rule with a regex: "+s.err.Error())
 			} else {
 				t.im.Whole(s.line, draft.Untranslated, "write it as a rule with a regex: "+s.err.Error())
 			}
@@ -249,7 +251,7 @@ func (t *site) nameRules() {
 			}
 			more, open := t.guardedFiles(s, except)
 			besides := slices.ContainsFunc(lets, func(o section) bool { return !o.hasAll(s) && !o.apart(s) })
-			some := slices.ContainsFunc(more, func(r ruleDraft) bool { return r.node.Get("deny") == nil })
+			some := slices.ContainsFunc(more, func(r plan.Rule) bool { return !r.Is("deny") })
 			if open || some {
 				lets = append(lets, s)
 			}
@@ -257,7 +259,7 @@ func (t *site) nameRules() {
 			case !besides:
 				rules = append(rules, more...)
 			case some:
-				t.close(s.line, "Require stands beside Order and Allow of another section: write both as one")
+				t.Close(s.line, "Require stands beside Order and Allow of another section: write both as one")
 			default: // what other sections let in is kept out by this one
 				rules = append(more, rules...)
 			}
@@ -266,9 +268,9 @@ func (t *site) nameRules() {
 			}
 		}
 	}
-	var byClient, byPath []ruleDraft // of places
+	var byClient, byPath []plan.Rule // of places
 	for _, g := range t.guards {
-		if g.node.Get("header") != nil {
+		if g.If.Header != nil {
 			byClient = append(byClient, g)
 		} else {
 			byPath = append(byPath, g)
@@ -279,10 +281,10 @@ func (t *site) nameRules() {
 
 // guardedFiles are the rules for a section; open: it lets the same clients in as the
 // folder.
-func (t *site) guardedFiles(s section, opened []string) (rules []ruleDraft, open bool) {
+func (t *site) guardedFiles(s section, opened []string) (rules []plan.Rule, open bool) {
 	i := slices.IndexFunc(t.places, func(p *place) bool { return p.path == s.at })
 	if i < 0 {
-		t.close(s.line, "write it as a rule with a regex")
+		t.Close(s.line, "write it as a rule with a regex")
 		return nil, false
 	}
 	base := t.places[i]
@@ -290,7 +292,7 @@ func (t *site) guardedFiles(s section, opened []string) (rules []ruleDraft, open
 	g := t.guardedBy(base, s)
 	if !g.closed {
 		for _, p := range t.places[:i] { // the deepest first
-			if p.proxy != nil || !strings.HasPrefix(p.path, s.at) || p.guard.same(base.guard) {
+			if p.proxy != nil && !s.paths || !strings.HasPrefix(p.path, s.at) || p.guard.same(base.guard) && p.proxy == base.proxy {
 				continue
 			}
 			inner := s
@@ -333,83 +335,50 @@ func (t *site) after(l layer, s section) bool {
 }
 
 // fileRules are the rules for the files of a section in one place.
-func (t *site) fileRules(p *place, s section, g guard, except []string) (rules []ruleDraft, open bool) {
+func (t *site) fileRules(p *place, s section, g guard, except []string) (rules []plan.Rule, open bool) {
 	comment := s.line.At() + ": " + s.line.String()
-	with := func(action string, value *draft.Node) *draft.Node {
-		n := draft.Map().Set("regex", draft.Verbatim(s.expr))
-		if s.paths && s.in != "" {
-			n.Set("within", draft.Texts(s.in))
-		}
-		if len(except) > 0 {
-			n.Set("except", verbatims(except))
-		}
-		return n.Set(action, value)
+	files := plan.Cond{Regex: s.expr, Except: except}
+	if s.paths && s.in != "" {
+		files.Within = []string{s.in}
 	}
-	for _, w := range g.rules {
-		if w.node.Get("regex") == nil && !slices.ContainsFunc(p.guard.rules, w.same) {
-			n := with("deny", draft.Map().Flow())
-			w.node.CopyTo(n)
-			rules = append(rules, ruleDraft{n, w.comment})
+	for _, r := range g.rules {
+		if r.If.Regex == "" && !slices.ContainsFunc(p.guard.rules, alike(r)) {
+			r.If = must(files.And(r.If))
+			rules = append(rules, r)
 		}
 	}
 	switch {
 	case g.closed:
-		rules = append(rules, ruleDraft{with("deny", draft.Map().Flow()), comment})
-		return append(rules, t.folders(p, s, except, "deny", draft.Map().Flow())...), false
+		rules = append(rules, plan.Rule{If: files, Do: draft.Denied(403), Note: comment})
+		return append(rules, t.folders(s, except, draft.Denied(403))...), false
 	case g.same(p.guard):
 		return rules, true
 	}
-	last := s.line.Arg(len(s.line.Args) - 1)
 	node := t.answer(p, p.layers, g, "@")
-	name := t.nameOf(node)
+	name := t.NameOf(node)
 	if name == "" {
-		name = t.freeName(base(strings.NewReplacer("\\", "", "^", "", "$", "").Replace(last)))
-		t.named.Set(name, node, comment)
+		last := s.line.Arg(len(s.line.Args) - 1)
+		name = t.FreeName(base(strings.NewReplacer("\\", "", "^", "", "$", "").Replace(last)), "files")
+		t.Route(name, node, comment)
 	}
-	rules = append(rules, ruleDraft{with("route", draft.Text(name)), comment})
+	rules = append(rules, plan.Rule{If: files, Do: plan.To(name), Note: comment})
 	if !s.index {
 		return rules, false
 	}
 	if p.guard.open() {
-		return append(rules, t.folders(p, s, except, "route", draft.Text(name))...), false
+		return append(rules, t.folders(s, except, plan.To(name))...), false
 	}
 	t.im.Leave(s.line, "folders that this file answers for are closed: both what the folder asks and what the file asks would have to hold")
-	return append(rules, t.folders(p, s, except, "deny", draft.Map().Flow())...), false
+	return append(rules, t.folders(s, except, draft.Denied(403))...), false
 }
 
 // folders are the rules for folders in a place whose index is a section's file.
-func (t *site) folders(p *place, s section, except []string, action string, value *draft.Node) []ruleDraft {
+func (t *site) folders(s section, except []string, do *draft.Node) []plan.Rule {
 	if !s.index {
 		return nil
 	}
-	at := s.at
-	if s.in != "" {
-		at = s.in
-	}
-	n := draft.Map().Set("regex", draft.Verbatim("^"+regexp.QuoteMeta(at)+"(?:.*/)?$"))
-	if len(except) > 0 {
-		n.Set("except", verbatims(except))
-	}
-	return []ruleDraft{{n.Set(action, value), s.line.At() + ": folders that it is the index of"}}
-}
-
-// nameOf is the name of an equal route that exists already; "" if there is none.
-func (t *site) nameOf(node *draft.Node) string {
-	for name := range t.names {
-		if n := t.named.Get(name); n != nil && n.String() == node.String() {
-			return name
-		}
-	}
-	return ""
-}
-
-// verbatims is a list of texts in which dollar signs are themselves.
-func verbatims(texts []string) *draft.Node {
-	l := draft.List()
-	for _, t := range texts {
-		l.Add(draft.Verbatim(t))
-	}
-	return l.Flow()
+	at := cmp.Or(s.in, s.at)
+	return []plan.Rule{{If: plan.Cond{Regex: "^" + regexp.QuoteMeta(at) + "(?:.*/)?$", Except: except}, Do: do, Note: s.line.At() + ": folders that it is the index of"}}
 }
 
 func (g guard) lineOr(d *draft.Directive) *draft.Directive {

@@ -1,6 +1,7 @@
 package apache
 
 import (
+	"millrace/importer/plan"
 	"regexp"
 	"slices"
 	"strings"
@@ -161,7 +162,7 @@ func (t *site) addPHP(p *place, node *draft.Node, scripts []string, key string) 
 			php.Set("front", draft.Text(name))
 		}
 	}
-	if except := slices.DeleteFunc(unique(t.noPHP), func(u string) bool { return !strings.HasPrefix(u, p.path) }); len(except) > 0 {
+	if except := slices.DeleteFunc(draft.Unique(t.noPHP), func(u string) bool { return !strings.HasPrefix(u, p.path) }); len(except) > 0 {
 		php.Set("except", draft.Texts(except...))
 	}
 	if php.Len() == 1 {
@@ -175,26 +176,20 @@ func (t *site) addPHP(p *place, node *draft.Node, scripts []string, key string) 
 // (index.php?q=$1): it becomes a route of its own that try leads to, and a rule leads to
 // the other scripts.
 func (t *site) frontWithQuery(p *place, node, php *draft.Node, script string) {
-	dir := t.dirOf(script)
-	root := strings.TrimSuffix(dir, script)
-	at := draft.Map().Set("static", draft.Map().Set("root", draft.Text(root)).Flow()).Set("php", php)
-	if t.named.Get(script) != nil {
+	if t.controllers.Get(script) != nil {
 		return
 	}
-	t.named.Set(script, t.routeOptions(p, at.Clone()))
-	name := t.freeName("php" + strings.ReplaceAll(p.path, "/", "-"))
-	scripts := at.Clone()
-	scripts.Get("static").Set("root", draft.Text(cutSuffix(slashed(p.dir), strings.TrimPrefix(p.path, "/"))))
-	t.named.Set(name, t.routeOptions(p, scripts))
+	at := func(root string) *draft.Node {
+		return t.routeOptions(p, draft.Map().Set("static", draft.Map().Set("root", draft.Text(root)).Flow()).Set("php", php.Clone()))
+	}
+	t.controllers.Set(script, at(strings.TrimSuffix(t.dirOf(script), script)))
+	name := t.FreeName("php"+strings.ReplaceAll(p.path, "/", "-"), "php")
+	t.Route(name, at(cutSuffix(slashed(p.dir), strings.TrimPrefix(p.path, "/"))))
 	expr := `\.php(?:/|$)`
 	if p.path != "/" {
 		expr = "^" + regexp.QuoteMeta(p.path) + ".*" + expr
 	}
-	n := draft.Map().Set("regex", draft.Verbatim(expr))
-	if inner := t.innerPlaces(p); len(inner) > 0 {
-		n.Set("except", draft.Texts(inner...))
-	}
-	t.last = append(t.last, ruleDraft{n.Set("route", draft.Text(name)), "scripts themselves"})
+	t.last = append(t.last, plan.Rule{If: plan.Cond{Regex: expr, Except: t.innerPlaces(p)}, Do: plan.To(name), Note: "scripts themselves"})
 }
 
 // phpParams are the variables that scripts get.

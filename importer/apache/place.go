@@ -2,6 +2,7 @@ package apache
 
 import (
 	"cmp"
+	"millrace/importer/plan"
 	"path"
 	"regexp"
 	"slices"
@@ -73,7 +74,7 @@ func (t *site) folderOf(url string) string {
 func (t *site) place(p *place) {
 	p.guard = t.guardOf(p.layers)
 	if p.guard.why != "" {
-		t.close(p.guard.line, p.guard.why)
+		t.Close(p.guard.line, p.guard.why)
 	}
 	p.node = t.answer(p, p.layers, p.guard, p.path)
 	t.placeRules(p, p.guard)
@@ -81,8 +82,8 @@ func (t *site) place(p *place) {
 		// The path without its slash is a folder's, with what is said of that.
 		folder := strings.TrimSuffix(p.path, "/")
 		if !t.guardOf(t.layersOf(folder, t.dirOf(folder))).open() {
-			to := draft.Map().Set("to", draft.Text(p.path)).Set("status", draft.Number(301)).Flow()
-			t.guards = append(t.guards, ruleDraft{draft.Map().Set("path", draft.Text(folder)).Set("redirect", to), p.proxy.At()})
+			to, _ := plan.Redirect(p.path, 301) // a path is an address
+			t.guard(plan.Cond{Path: folder}, to, p.proxy.At())
 		}
 	}
 }
@@ -91,19 +92,19 @@ func (t *site) place(p *place) {
 // access can say.
 func (t *site) placeRules(p *place, g guard) {
 	i := slices.Index(t.places, p)
-	for _, when := range g.rules {
-		if outer := p.outer(t.places[i+1:]); outer != nil && slices.ContainsFunc(t.guardOf(outer.layers).rules, when.same) {
+	for _, r := range g.rules {
+		if outer := p.outer(t.places[i+1:]); outer != nil && slices.ContainsFunc(t.guardOf(outer.layers).rules, alike(r)) {
 			continue // the rule for the place around it is for this, too
 		}
-		n := draft.Map()
 		if p.path != "/" {
-			n.Set("path", draft.Text(p.path))
+			r.If = must(plan.Cond{Path: p.path}.And(r.If))
 		}
-		when.node.CopyTo(n)
-		n.Set("deny", draft.Map().Flow())
-		t.guards = append(t.guards, ruleDraft{n, when.comment})
+		t.guards = append(t.guards, r)
 	}
 }
+
+// must is a condition of which the other is no contradiction.
+func must(c plan.Cond, _ error) plan.Cond { return c }
 
 // answer is the route of a place, or of some of its files. For these its key is a name,
 // such as @admin, so that no part of the path is taken away.
@@ -297,7 +298,7 @@ func (t *site) nested(url string) (paths []string) {
 			}
 		}
 	}
-	return unique(paths)
+	return draft.Unique(paths)
 }
 
 // base is the last part of a path, for a name.

@@ -100,7 +100,7 @@ func (t *site) proxy(p *place, layers []layer) *draft.Node {
 	node, keys := draft.Map(), draft.Map()
 	addresses, rest, ok := t.target(d, to, keys)
 	if !ok {
-		return draft.Map().Set("respond", draft.Map().Set("status", draft.Number(501)).Set("text", draft.Text("not carried over")).Flow()).Flow()
+		return draft.NotImplemented()
 	}
 	own := strings.TrimSuffix(at, "/")
 	if own != strings.TrimSuffix(rest, "/") {

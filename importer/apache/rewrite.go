@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
+	"millrace/importer/plan"
 	"regexp"
 	"slices"
 	"strconv"
@@ -114,9 +114,9 @@ func (t *site) fallback(url string, d *draft.Directive) {
 }
 
 // rules translates the lines of one context in their order.
-func (t *site) rules(c *context, list []*draft.Directive) (out []ruleDraft) {
+func (t *site) rules(c *context, list []*draft.Directive) (out []plan.Rule) {
 	var conds []*condition
-	var aliases []ruleDraft
+	var aliases []plan.Rule
 	on, named := false, false
 	for _, d := range list {
 		switch lower(d) {
@@ -161,7 +161,7 @@ func (t *site) rules(c *context, list []*draft.Directive) (out []ruleDraft) {
 	}
 	// Redirects of mod_alias are looked at behind the rules of mod_rewrite, which
 	// in a folder change the path only after that.
-	i := slices.IndexFunc(out, func(r ruleDraft) bool { return r.node.Get("rewrite") != nil })
+	i := slices.IndexFunc(out, func(r plan.Rule) bool { return r.Is("rewrite") })
 	if i < 0 || !c.perDir {
 		return append(out, aliases...)
 	}
@@ -227,7 +227,7 @@ func (r *rule) about() bool {
 
 // lost reports a rule that cannot be translated. If it may keep clients out, the paths
 // that it is for are closed, or else the site.
-func (t *site) lost(c *context, r *rule, err error) []ruleDraft {
+func (t *site) lost(c *context, r *rule, err error) []plan.Rule {
 	if !r.refuses() && !r.about() || r.target == "-" && !r.refuses() {
 		t.markRule(r, draft.Untranslated, fmt.Sprintf("write it as a rule (docs/routes.md): %v", err))
 		return nil
@@ -235,32 +235,31 @@ func (t *site) lost(c *context, r *rule, err error) []ruleDraft {
 	t.markRule(r, draft.Untranslated, fmt.Sprintf("write it as a rule (docs/routes.md): %v. What it is for answers 403 until then", err))
 	p, bad := inContext(r.line.Arg(0), c.url, c.perDir, r.noCase)
 	if bad != nil || p.not || p.all && p.path == "" {
-		t.closed = draft.AppendNew(t.closed, r.line.At()+": "+r.line.String())
+		t.Close(r.line, "what it is for cannot be told apart")
 		return nil
 	}
-	n := draft.Map()
-	p.set(n)
-	return []ruleDraft{{n.Set("deny", draft.Map().Flow()), draft.RemoveThis + r.line.At() + ": " + r.line.String()}}
+	return []plan.Rule{{If: p.cond(), Do: draft.Denied(403), Note: draft.RemoveThis + r.line.At() + ": " + r.line.String()}}
 }
 
-// set writes the path that a pattern is for.
-func (p pattern) set(n *draft.Node) {
-	switch {
+// cond is the condition that a path is one of a pattern's.
+func (p pattern) cond() (c plan.Cond) {
+	switch exact, is := literal(p.expr); {
 	case p.path != "":
-		n.Set("path", draft.Text(p.path))
+		c.Path = p.path
 	case p.expr == "" || p.expr == "^/(.*)$" || p.expr == "^(.*)$":
+	case is && !strings.Contains(exact, "*") && strings.HasPrefix(exact, "/") && !strings.HasSuffix(exact, "/"):
+		c.Path = exact
 	default:
-		text := p.expr
-		if exact, is := literal(text); is && !strings.Contains(exact, "*") && strings.HasPrefix(exact, "/") && !strings.HasSuffix(exact, "/") {
-			n.Set("path", draft.Text(exact))
-			return
-		}
-		n.Set("regex", draft.Verbatim(text))
+		c.Regex = p.expr
 	}
+	if p.except != "" {
+		c.Except = []string{"~" + p.except}
+	}
+	return c
 }
 
 // rewrite translates one rule.
-func (t *site) rewrite(c *context, r *rule) []ruleDraft {
+func (t *site) rewrite(c *context, r *rule) []plan.Rule {
 	if i := slices.Index(r.odd, "C"); i >= 0 || slices.Contains(r.odd, "S") || slices.Contains(r.odd, "N") {
 		return t.lost(c, r, errors.New("rules are not skipped, chained or repeated"))
 	}
@@ -295,16 +294,13 @@ func (t *site) rewrite(c *context, r *rule) []ruleDraft {
 	if r.target == "-" && !r.refuses() {
 		return t.pass(c, r, ways)
 	}
-	var out []ruleDraft
+	var out []plan.Rule
 	for _, w := range ways {
-		if w.never {
-			continue
-		}
-		n, err := t.write1(c, r, w)
+		rule, err := t.write1(c, r, w)
 		if err != nil {
 			return t.lost(c, r, err)
 		}
-		out = append(out, ruleDraft{n, r.line.At()})
+		out = append(out, rule)
 	}
 	if len(out) == 0 {
 		t.markRule(r, draft.Defaulted, "its conditions never hold here")
@@ -341,9 +337,18 @@ func (r *rule) ways() ([]way, error) {
 		var next []way
 		for _, a := range out {
 			for _, b := range or(one) {
-				w, err := and(a, b)
-				if err != nil {
+				both, err := a.And(b.Cond)
+				switch {
+				case errors.Is(err, plan.ErrNever):
+					continue
+				case err != nil:
 					return nil, err
+				case a.Regex != "" && b.Regex != "" && b.Regex != a.Regex: // %1 is of the last, {1} of the first
+					b.groups = map[int]string{}
+				}
+				w := way{Cond: both, groups: a.groups}
+				if b.groups != nil {
+					w.groups = b.groups
 				}
 				next = append(next, w)
 			}
@@ -357,14 +362,12 @@ func (r *rule) ways() ([]way, error) {
 }
 
 // write1 is the rule for one way in which the conditions hold.
-func (t *site) write1(c *context, r *rule, w way) (*draft.Node, error) {
+func (t *site) write1(c *context, r *rule, w way) (plan.Rule, error) {
 	p := r.p
-	n := draft.Map()
-	except := slices.Clone(w.except)
+	except := slices.Clone(c.passed)
 	if c.perDir {
-		except = append(except, c.nested...)
+		except = append(slices.Clone(c.nested), except...)
 	}
-	except = append(except, c.passed...)
 	if p.not {
 		except = append(except, "~"+p.expr)
 		p.expr, p.all = "", true
@@ -372,78 +375,47 @@ func (t *site) write1(c *context, r *rule, w way) (*draft.Node, error) {
 			p.path = c.url
 		}
 	}
-	if exact, is := literal(p.expr); is && w.regex != "" && regexp.MustCompile(w.regex).MatchString(exact) && !strings.Contains(r.target, "%") {
-		w.regex = "" // the path says it already
+	exact, is := literal(p.expr)
+	theirs := strings.Contains(r.target, "%") && w.Regex != "" // groups of a condition on the path
+	switch {
+	case is && strings.Contains(exact, "*"):
+		return plan.Rule{}, errors.New("a path with a star")
+	case is && w.Regex != "" && regexp.MustCompile(w.Regex).MatchString(exact) && !theirs:
+		w.Regex = "" // the path says it already
+	case theirs && !p.all:
+		return plan.Rule{}, fmt.Errorf("a rule has the groups of one expression: put %q and %q together", r.line.Arg(0), w.Regex)
 	}
-	if w.regex != "" {
-		if !p.all {
-			return nil, fmt.Errorf("a rule has one expression for the path: put %q and %q together", r.line.Arg(0), w.regex)
-		}
-		uses := strings.Contains(r.target, "$")
-		p = pattern{expr: w.regex, all: true, wholePath: uses}
-	}
-	if p.all && p.wholePath && w.regex == "" && (!strings.Contains(r.target, "$1") || c.url == "/" || c.url == "") {
-		// {path} does without a group
-		if c.url == "/" || c.url == "" {
-			p.expr = ""
-		} else if !strings.Contains(r.target, "$1") {
-			p.expr, p.path = "", c.url
+	if p.all && p.wholePath && (!strings.Contains(r.target, "$1") || c.url == "/" || c.url == "") {
+		p.expr = "" // {path} does without a group
+		if c.url != "/" {
+			p.path = c.url
 		}
 	}
-	if exact, is := literal(p.expr); is && strings.Contains(exact, "*") {
-		return nil, errors.New("a path with a star")
+	of, err := p.cond().And(w.Cond)
+	if theirs {
+		of, err = w.And(p.cond())
 	}
-	p.set(n)
-	w.set(n, except)
-	return n, t.action(c, r, p, w, n)
+	if err != nil {
+		return plan.Rule{}, err
+	}
+	do, err := t.action(c, r, p, w.groups)
+	return plan.Rule{If: of.In(nil, except), Do: do, Note: r.line.At()}, err
 }
 
-// set writes the conditions of a way.
-func (w way) set(n *draft.Node, except []string) {
-	if len(except) > 0 {
-		n.Set("except", verbatims(unique(except)))
-	}
-	if len(w.hosts) > 0 {
-		n.Set("host", draft.Texts(w.hosts...))
-	}
-	if w.protocol != "" {
-		n.Set("protocol", draft.Text(w.protocol))
-	}
-	if len(w.methods) > 0 {
-		n.Set("method", draft.Texts(unique(w.methods)...))
-	}
-	for _, kind := range []string{"header", "query", "cookie"} {
-		if len(w.values[kind]) == 0 {
-			continue
-		}
-		m := draft.Map()
-		for _, name := range slices.Sorted(maps.Keys(w.values[kind])) {
-			m.Set(name, draft.Verbatim(w.values[kind][name]))
-		}
-		n.Set(kind, m.Flow())
-	}
-	if len(w.address) > 0 {
-		n.Set("address", draft.Texts(w.address...))
-	}
-}
-
-// action writes what a rule does.
-func (t *site) action(c *context, r *rule, p pattern, w way, n *draft.Node) error {
+// action is what a rule does.
+func (t *site) action(c *context, r *rule, p pattern, groups map[int]string) (*draft.Node, error) {
 	switch {
 	case r.deny:
-		n.Set("deny", draft.Map().Flow())
-		return nil
+		return draft.Denied(403), nil
 	case r.gone:
-		n.Set("deny", draft.Map().Set("status", draft.Number(410)).Flow())
-		return nil
+		return draft.Denied(410), nil
 	case r.redirect && (r.status < 300 || r.status >= 400):
-		return answer(n, r.status)
+		return answer("", r.status)
+	case r.proxy:
+		return nil, errors.New("write it as a route with proxy: the path of a rule does not lead to another server")
 	}
 	text, query, hasQuery := strings.Cut(r.target, "?")
 	absolute := regexp.MustCompile(`^(?i)[a-z][a-z0-9+.-]*://`).MatchString(text)
-	if r.proxy {
-		return errors.New("write it as a route with proxy: the path of a rule does not lead to another server")
-	}
 	if !absolute && !strings.HasPrefix(text, "/") && !strings.HasPrefix(text, "%{REQUEST_URI}") && text != "-" && !strings.HasPrefix(text, "%1/") {
 		text = strings.TrimPrefix(text, "./")
 		if text == "%1" && c.perDir { // of a path
@@ -452,15 +424,15 @@ func (t *site) action(c *context, r *rule, p pattern, w way, n *draft.Node) erro
 			text = c.base + text
 		}
 	}
-	to, err := c.substitution(text, p, w)
+	to, err := c.substitution(text, p, groups)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	to = strings.NewReplacer("//{path}", "{path}", "/{path}", "{path}").Replace(to)
 	if hasQuery || r.drop {
-		q, err := c.substitution(query, pattern{all: p.all, wholePath: p.wholePath, groups: p.groups, expr: p.expr}, w)
+		q, err := c.substitution(query, p, groups)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		q = strings.ReplaceAll(q, "{path}", "{rest}")
 		if r.append && q != "" {
@@ -468,44 +440,11 @@ func (t *site) action(c *context, r *rule, p pattern, w way, n *draft.Node) erro
 		}
 		to += "?" + q
 	}
-	if absolute || r.redirect {
-		return t.redirectTo(n, to, r.status)
-	}
-	if !strings.HasPrefix(to, "/") && !strings.HasPrefix(to, "{") {
-		to = "/" + to
-	}
-	if to == "{path}" {
-		return errors.New("it leads to the path that it is for")
-	}
-	n.Set("rewrite", draft.Text(to))
-	return nil
-}
-
-// redirectTo writes a redirect.
-func (t *site) redirectTo(n *draft.Node, to string, status int) error {
-	status = cmp.Or(status, 302)
-	if strings.HasPrefix(to, "//") {
-		to = "/" + strings.TrimLeft(to, "/")
-	}
-	if strings.ContainsFunc(to, func(r rune) bool { return r <= ' ' || r == '\\' || r == 0x7f }) {
-		return fmt.Errorf("%q cannot be an address", to)
-	}
-	if status < 301 || status == 304 || status == 305 || status == 306 || status > 308 {
-		return fmt.Errorf("%d is no redirect: 301, 302, 303, 307 or 308", status)
-	}
-	n.Set("redirect", draft.Map().Set("to", draft.Text(to)).Set("status", draft.Number(status)).Flow())
-	return nil
-}
-
-// answer writes an answer that is no redirect.
-func answer(n *draft.Node, status int) error {
 	switch {
-	case slices.Contains([]int{403, 404, 410, 451, 503}, status):
-		draft.Denied(status).CopyTo(n)
-	case status >= 200 && status <= 599:
-		n.Set("respond", draft.Map().Set("status", draft.Number(status)).Flow())
-	default:
-		return fmt.Errorf("%d is not the status of an answer", status)
+	case absolute || r.redirect:
+		return answer(to, cmp.Or(r.status, 302))
+	case to == "{path}":
+		return nil, errors.New("it leads to the path that it is for")
 	}
-	return nil
+	return plan.Rewrite(to), nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"millrace/importer/plan"
 	"path"
 	"regexp"
 	"slices"
@@ -33,30 +34,22 @@ type place struct {
 	guard guard
 }
 
-// ruleDraft is a rule, with the comment above it.
-type ruleDraft struct {
-	node    *draft.Node
-	comment string
-}
-
 // site is a virtual host that is being translated.
 type site struct {
+	*plan.Site
 	im        *importer
 	host      *host
-	node      *draft.Node
 	dirs      []layer // in the order in which they hold
 	locations []layer
 	aliases   []alias
 	places    []*place // the longest path first
-	names     map[string]bool
-	named     *draft.Node // routes that rules lead to
-	closed    []string    // why nobody is let in
 
-	first   []ruleDraft // of the host itself, before anything is looked for
-	guards  []ruleDraft // who keeps clients out by the name of a file
-	changes []ruleDraft // of folders: redirects and rewrites
-	last    []ruleDraft // behind all others
-	clean   []string    // folders in which /about is about.html
+	first       []plan.Rule // of the host itself, before anything is looked for
+	guards      []plan.Rule // who keeps clients out by the name of a file
+	changes     []plan.Rule // of folders: redirects and rewrites
+	last        []plan.Rule // behind all others
+	clean       []string    // folders in which /about is about.html
+	controllers *draft.Node // routes of front controllers that get the path in their query
 
 	fronts map[string]front // by the folder's path: what answers for what is not there
 	php    *draft.Node      // what runs PHP; nil: nothing does
@@ -69,19 +62,19 @@ type alias struct {
 	line      *draft.Directive
 }
 
-// site translates a virtual host into node.
-func (im *importer) site(h *host, node *draft.Node) {
-	t := &site{im: im, host: h, node: node, names: map[string]bool{}, named: draft.Map(), fronts: map[string]front{}, closed: slices.Clone(h.closed)}
-	for _, o := range im.plainOf(h) {
-		im.Used(o.line)
-		t.closed = append(t.closed, o.closed...)
-	}
+// site translates a virtual host.
+func (im *importer) site(h *host, to *plan.Site) {
+	to.Alone = true
+	t := &site{Site: to, im: im, host: h, fronts: map[string]front{}, controllers: draft.Map()}
 	t.collect()
 	t.keptOut()
 	t.elsewhere()
 	t.findPHP()
 	t.serverRules()
-	t.plainRules()
+	if t.answersAll() {
+		t.unreached()
+		return
+	}
 	t.folderRules()
 	t.findPlaces()
 	for _, p := range t.places {
@@ -89,6 +82,27 @@ func (im *importer) site(h *host, node *draft.Node) {
 	}
 	t.nameRules()
 	t.write()
+}
+
+// answersAll reports whether a rule of the host answers every request.
+func (t *site) answersAll() bool {
+	return slices.ContainsFunc(t.first, func(r plan.Rule) bool {
+		other := func(name string) bool { return !slices.Contains(r.If.Host, name) }
+		if !t.Server.Any && !slices.ContainsFunc(t.Server.Names, other) {
+			r.If.Host = nil
+		}
+		return r.If.Everything() && !r.Is("rewrite")
+	})
+}
+
+// unreached marks the lines that Apache never comes to, since the host's own rules answer.
+func (t *site) unreached() {
+	for _, d := range t.host.list {
+		if t.im.Outcome(d) == 0 {
+			t.im.Whole(d, draft.Defaulted, "Apache never comes to it: the host's own rules answer before")
+		}
+	}
+	t.Add(t.first...)
 }
 
 // lines are those of the host and those outside of hosts.
@@ -163,15 +177,33 @@ func (t *site) byExpression(d *draft.Directive, text string) {
 	}
 	if g := t.guardOf([]layer{{list: list}}); err == nil && g.closed && g.why == "" {
 		t.im.Whole(d, draft.Translated, "")
-		t.guards = append(t.guards, ruleDraft{draft.Map().Set("regex", draft.Verbatim(expr)).Set("deny", draft.Map().Flow()), d.At()})
+		t.guard(plan.Cond{Regex: expr}, draft.Denied(403), d.At())
 		for _, a := range t.aliases { // whose folder is one of them
-			if re := regexp.MustCompile(expr); re.MatchString(a.dir+"/") || re.MatchString(a.dir) {
-				t.guards = append(t.guards, ruleDraft{draft.Map().Set("path", draft.Text(a.path)).Set("deny", draft.Map().Flow()), d.At()})
+			re := regexp.MustCompile(expr)
+			inside := re.MatchString(a.dir+"/") || re.MatchString(a.dir)
+			if !inside && straddles(re, a.dir+"/") {
+				inside = true
+				t.im.Leave(d, "folders below "+a.dir+" may be among those that it is for: "+a.path+" answers 403 until you have written a route for each of them")
+			}
+			if inside {
+				t.guard(plan.Cond{Path: a.path}, draft.Denied(403), d.At())
 			}
 		}
 		return
 	}
-	t.close(d, "write it as a rule with a regex, or as a route for each folder")
+	t.Close(d, "write it as a rule with a regex, or as a route for each folder")
+}
+
+// straddles reports whether an expression may match a text that begins with a folder, from
+// within its name to behind it.
+func straddles(re *regexp.Regexp, dir string) bool {
+	begins, _ := re.LiteralPrefix()
+	for i := 1; i < len(begins); i++ {
+		if begins[:i] != "/" && strings.HasSuffix(dir, begins[:i]) { // a slash is one of the path, too
+			return true
+		}
+	}
+	return begins == ""
 }
 
 func (t *site) root() string { return t.host.root }
@@ -203,7 +235,7 @@ func (t *site) htaccess() {
 			dirs = append(dirs, a.dir)
 		}
 	}
-	for _, dir := range unique(dirs) {
+	for _, dir := range draft.Unique(dirs) {
 		names, all := t.im.options.Below(dir)
 		if t.host.alone && !slices.Contains(names, path.Join(dir, Htaccess)) {
 			names = append([]string{path.Join(dir, Htaccess)}, names...)
@@ -218,7 +250,7 @@ func (t *site) htaccess() {
 		if !all {
 			d := &draft.Directive{Name: Htaccess, File: dir, Line: 1}
 			t.im.lines = append(t.im.lines, d)
-			t.close(d, fmt.Sprintf("there are more than %d such files, or %d files and folders, below it: not all were read", maxHtaccess, maxEntries))
+			t.Close(d, fmt.Sprintf("there are more than %d such files, or %d files and folders, below it: not all were read", maxHtaccess, maxEntries))
 		}
 	}
 }
@@ -268,7 +300,7 @@ func (t *site) pathsOf(dir string) (paths []string) {
 			paths = append(paths, url)
 		}
 	}
-	return unique(paths)
+	return draft.Unique(paths)
 }
 
 func slashed(name string) string {
@@ -330,80 +362,50 @@ func allIn(layers []layer, names ...string) (found []*draft.Directive) {
 	return found
 }
 
-// close lets nobody in until somebody has looked at a line that kept clients out.
-func (t *site) close(d *draft.Directive, do string) {
-	t.im.Leave(d, do+". The site answers 403 until its first rule is removed")
-	t.closed = draft.AppendNew(t.closed, d.At()+": "+d.String())
+// guard adds a rule that keeps clients out of some paths.
+func (t *site) guard(c plan.Cond, do *draft.Node, note string) {
+	t.guards = append(t.guards, plan.Rule{If: c, Do: do, Note: note})
 }
 
-// freeName is a name for a route that no other has.
-func (t *site) freeName(base string) string {
-	base = "@" + strings.Trim(regexp.MustCompile(`[^A-Za-z0-9._-]+`).ReplaceAllString(base, "-"), "-.")
-	if base == "@" {
-		base = "@files"
-	}
-	name := base
-	for n := 2; t.names[name]; n++ {
-		name = fmt.Sprint(base, n)
-	}
-	t.names[name] = true
-	return name
-}
-
-// write writes rules and routes.
+// write puts rules and routes in their order.
 func (t *site) write() {
-	rules := draft.Closed(t.closed)
-	lists := [][]ruleDraft{t.first, t.guards, t.changes}
-	if len(t.guards) > 0 && slices.ContainsFunc(t.changes, t.leadsToGuarded) {
-		lists = append(lists, t.again())
-	}
-	for _, r := range slices.Concat(append(lists, t.last)...) {
-		if r.comment == "" {
-			rules.Add(r.node.Flow())
-			continue
+	t.Add(t.first...)
+	t.Add(t.guards...)
+	t.Add(t.changes...)
+	if slices.ContainsFunc(t.changes, t.leadsToGuarded) {
+		for _, g := range t.guards {
+			g.Note = "the same, for the paths that rewrites have made"
+			t.Add(g)
 		}
-		rules.Add(r.node.Flow(), r.comment)
 	}
-	if rules.Len() > 0 {
-		t.node.Set("rules", rules)
-	}
-	routes := draft.Map()
-	kept := t.kept()
-	t.hoist(kept)
-	for _, p := range slices.Backward(kept) { // the shortest first
-		comment := []string{}
-		if p.why != nil {
-			comment = []string{p.why.At() + ": " + p.why.String()}
-			if p.why.Name == "" { // a .htaccess
-				comment = []string{p.why.File}
-			}
+	t.Add(t.last...)
+	for _, p := range slices.Backward(t.kept()) { // the shortest first
+		var notes []string
+		switch {
+		case p.why == nil:
+		case p.why.Name == "": // a .htaccess
+			notes = []string{p.why.File}
+		default:
+			notes = []string{p.why.At() + ": " + p.why.String()}
 		}
-		routes.Set(p.path, p.node, comment...)
+		t.Route(p.path, p.node, notes...)
 	}
-	t.named.CopyTo(routes)
-	t.node.Set("routes", routes)
+	for _, script := range t.controllers.Keys() {
+		t.Route(script, t.controllers.Get(script))
+	}
 }
 
 // leadsToGuarded reports whether a rule may give a request a path that a rule
 // which keeps clients out is for.
-func (t *site) leadsToGuarded(r ruleDraft) bool {
-	if r.node.Get("rewrite") == nil {
+func (t *site) leadsToGuarded(r plan.Rule) bool {
+	if !r.Is("rewrite") {
 		return false
 	}
-	to, _, _ := strings.Cut(r.node.Get("rewrite").Plain(), "?")
-	return strings.Contains(to, "{") || slices.ContainsFunc(t.guards, func(g ruleDraft) bool {
-		re, err := regexp.Compile(g.node.Get("regex").Plain())
-		return err == nil && g.node.Get("regex") != nil && re.MatchString(to)
+	to, _, _ := strings.Cut(r.Do.Get("rewrite").Plain(), "?")
+	return len(t.guards) > 0 && strings.Contains(to, "{") || slices.ContainsFunc(t.guards, func(g plan.Rule) bool {
+		re, err := regexp.Compile(g.If.Regex)
+		return err == nil && g.If.Regex != "" && re.MatchString(to)
 	})
-}
-
-// again repeats the rules that keep clients out behind the rewrites, for the paths that
-// these have made.
-func (t *site) again() (rules []ruleDraft) {
-	for _, g := range t.guards {
-		rules = append(rules, ruleDraft{g.node.Clone(), "the same, for the paths that rewrites have made"})
-	}
-	return rules
 }
 
 // kept are the places that differ from the place that they are in.
@@ -450,27 +452,4 @@ func (t *site) sameAs(p, outer *place) bool {
 		}
 	}
 	return a.String() == b.String()
-}
-
-// hoist writes what all routes have in common once, at the site.
-func (t *site) hoist(places []*place) {
-	var nodes []*draft.Node
-	for _, p := range places {
-		nodes = append(nodes, p.node)
-	}
-	t.named.Each(func(n *draft.Node, _ []string) { nodes = append(nodes, n) })
-	for _, key := range []string{"errors", "auth", "access", "headers"} {
-		if len(nodes) == 0 || nodes[0].Get(key) == nil || slices.ContainsFunc(nodes, func(n *draft.Node) bool {
-			return n.Get(key) == nil || n.Get(key).String() != nodes[0].Get(key).String()
-		}) {
-			continue
-		}
-		if len(nodes) < 2 && key != "headers" && key != "errors" {
-			continue
-		}
-		t.node.Set(key, nodes[0].Get(key))
-		for _, n := range nodes {
-			n.Remove(key)
-		}
-	}
 }

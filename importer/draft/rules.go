@@ -52,10 +52,12 @@ func AppendNew(list []string, s string) []string {
 	return append(list, s)
 }
 
-// Unique is the list without what stood in it before.
+// Unique is the list without what is empty, or stood in it before.
 func Unique(list []string) (out []string) {
 	for _, s := range list {
-		out = AppendNew(out, s)
+		if s != "" {
+			out = AppendNew(out, s)
+		}
 	}
 	return out
 }

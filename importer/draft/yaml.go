@@ -312,6 +312,14 @@ func (n *Node) Each(visit func(value *Node, comment []string)) {
 	}
 }
 
+// Keys are those of a map, in its order.
+func (n *Node) Keys() (keys []string) {
+	for _, i := range n.items {
+		keys = append(keys, i.key)
+	}
+	return keys
+}
+
 // Plain is a text as it was, without quotes.
 func (n *Node) Plain() string {
 	if n == nil {

@@ -290,7 +290,7 @@ func conditionValue(op, value string) (string, error) {
 	case "=":
 		return plan.Value(value, not), nil
 	case "~", "~*":
-		expr, err := expression(value, op == "~*")
+		expr, err := plan.Expression(value, op == "~*")
 		return plan.Match(expr, not), err
 	}
 	return "", fmt.Errorf("%q is no comparison", op)
@@ -330,7 +330,7 @@ func pathWays(op, value string, raw bool) ([]way, error) {
 		}
 		return []way{{when: c}}, nil
 	case "~", "~*":
-		expr, err := expression(value, op == "~*")
+		expr, err := plan.Expression(value, op == "~*")
 		if err != nil {
 			return nil, err
 		}
@@ -374,7 +374,7 @@ func (t *site) hostWays(op, value string) ([]way, error) {
 	case "!=":
 		return header("Host", `!~(?i)^`+regexp.QuoteMeta(value)+`\.?(:[0-9]+)?$`), nil
 	case "~", "~*":
-		expr, err := expression(value, true)
+		expr, err := plan.Expression(value, true)
 		if err != nil {
 			return nil, err
 		}

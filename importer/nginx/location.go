@@ -207,7 +207,7 @@ func (t *site) guard(l *location, node, access *draft.Node) {
 func (t *site) answers(l *location, answer *draft.Node) {
 	if l.kind == regexLocation {
 		comment := l.block.At()
-		if slices.ContainsFunc(l.block.Words(), func(s string) bool { return strings.Contains(s, ahead) }) {
+		if slices.ContainsFunc(l.block.Words(), plan.LooksAhead) {
 			comment += ": " + l.block.String() + ", without looking ahead"
 		}
 		l.add(l.match(), answer, comment)

@@ -2,6 +2,7 @@ package nginx
 
 import (
 	"fmt"
+	"millrace/importer/plan"
 	"net"
 	"net/url"
 	"regexp"
@@ -321,7 +322,7 @@ func (t *site) proxyRewrites(l *location, o *draft.Node) {
 		if t.im.Outcome(d) != 0 {
 			continue
 		}
-		expr, err := expression(d.Arg(0), false)
+		expr, err := plan.Expression(d.Arg(0), false)
 		if err == nil {
 			var to string
 			if to, err = t.text(strings.TrimSuffix(d.Arg(1), "?"), expr); err == nil {

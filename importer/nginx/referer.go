@@ -2,6 +2,7 @@ package nginx
 
 import (
 	"errors"
+	"millrace/importer/plan"
 	"regexp"
 	"strings"
 )
@@ -52,14 +53,14 @@ func (t *site) referers(words []string) (ways []string, err error) {
 		case w == "none":
 			ways = append(ways, "$")
 		case w == "blocked": // what some firewall has made of it, which is no address
-			others := otherThan([]string{"http://", "https://"})
+			others := plan.OtherThan([]string{"http://", "https://"})
 			ways = append(ways, strings.Replace(others, "$|", "", 1)) // not without one
 		case w == "server_names":
 			for _, name := range t.Server.Names {
 				host(name)
 			}
 		case is:
-			expr, err := expression(strings.TrimPrefix(expr, "*"), false)
+			expr, err := plan.Expression(strings.TrimPrefix(expr, "*"), false)
 			if err != nil {
 				return nil, err
 			}

@@ -214,10 +214,10 @@ func address(to string) string {
 
 // rewrite translates a rewrite, with the conditions of the if that it is in.
 func (t *site) rewrite(d *draft.Directive, l *location, when plan.Cond) {
-	positive, except, _ := excepting(d.Arg(0))
-	expr, err := expression(positive, false)
+	positive, except, _ := plan.Excepting(d.Arg(0))
+	expr, err := plan.Expression(positive, false)
 	if err == nil && except != "" {
-		except, err = expression(except, false)
+		except, err = plan.Expression(except, false)
 	}
 	if err != nil {
 		t.im.Leave(d, fmt.Sprintf("write it as rules: %v", err))

@@ -129,10 +129,10 @@ func (t *site) kind(l *location) bool {
 	switch modifier {
 	case "~", "~*":
 		l.kind = regexLocation
-		positive, except, _ := excepting(pattern)
-		expr, err := expression(positive, modifier == "~*")
+		positive, except, _ := plan.Excepting(pattern)
+		expr, err := plan.Expression(positive, modifier == "~*")
 		if err == nil && except != "" {
-			l.not, err = expression(except, modifier == "~*")
+			l.not, err = plan.Expression(except, modifier == "~*")
 		}
 		if err != nil {
 			t.withoutExpression(l, pattern, err)

@@ -122,26 +122,6 @@ func template(text string, known, values map[string]string) (string, error) {
 	return result, nil
 }
 
-// expression translates a regular expression of nginx (PCRE) for RE2, ignoring case if
-// asked.
-func expression(text string, ignoreCase bool) (string, error) {
-	text = strings.ReplaceAll(text, "(?<", "(?P<")
-	text = strings.ReplaceAll(text, "(?P<=", "(?<=") // looking behind, which RE2 cannot
-	text = strings.ReplaceAll(text, "(?P<!", "(?<!")
-	text = strings.ReplaceAll(text, `\/`, "/")
-	text = listing(text)
-	if ignoreCase {
-		text = "(?i)" + text
-	}
-	if len(text) > 1000 {
-		return "", fmt.Errorf("the expression is longer than 1000 bytes")
-	}
-	if _, err := regexp.Compile(text); err != nil {
-		return "", fmt.Errorf("the regular expression looks ahead or behind, or refers back, which RE2 cannot (%w)", err)
-	}
-	return text, nil
-}
-
 // everything reports whether an expression matches every path, and whether its
 // first group is the path with or without the slash in front.
 func everything(expr string) (all, noSlash bool) {

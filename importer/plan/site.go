@@ -57,14 +57,45 @@ func (t *Site) Add(r ...Rule) { t.Rules = append(t.Rules, r...) }
 
 // Route enters a route, instead of one with the same key.
 func (t *Site) Route(key string, node *draft.Node, notes ...string) {
+	if strings.HasPrefix(key, "@") {
+		withoutPrefix(node)
+	}
 	if t.routes[key] == nil {
 		t.order = append(t.order, key)
 	}
 	t.routes[key], t.notes[key], t.names[key] = node, notes, true
 }
 
+// withoutPrefix takes the beginning of paths away by an expression in a route that has a
+// name instead of a path.
+func withoutPrefix(node *draft.Node) {
+	for _, job := range []string{"proxy", "cache"} {
+		o := node.Get(job)
+		prefix := o.Get("strip_prefix").Plain()
+		if prefix == "" {
+			continue
+		}
+		o.Remove("strip_prefix")
+		if o.Get("rewrite") == nil {
+			list := draft.List().Flow()
+			list.Add(draft.Map().Set("path", draft.Verbatim(regexp.QuoteMeta(prefix)+"(.*)")).Set("to", draft.Text("/{1}")).Flow())
+			o.Set("rewrite", list)
+		}
+	}
+}
+
 // Routed is the route of a key, nil if there is none.
 func (t *Site) Routed(key string) *draft.Node { return t.routes[key] }
+
+// NameOf is the name of an equal route that has one, "" if there is none.
+func (t *Site) NameOf(node *draft.Node) string {
+	for _, key := range t.order {
+		if strings.HasPrefix(key, "@") && t.routes[key].String() == node.String() {
+			return key
+		}
+	}
+	return ""
+}
 
 // Drop removes a route.
 func (t *Site) Drop(key string) {
@@ -100,6 +131,9 @@ func (t *Site) write(node *draft.Node) {
 	if len(t.order) == 0 {
 		t.Route("/", draft.Denied(404), "nothing else is left to answer")
 	}
+	slices.SortStableFunc(t.order, func(a, b string) int { // names behind paths
+		return strings.Count(b[:1], "/") - strings.Count(a[:1], "/")
+	})
 	routes := draft.Map()
 	for _, key := range t.order {
 		routes.Set(key, t.routes[key], t.notes[key]...)

@@ -1,6 +1,7 @@
-package nginx
+package plan
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -8,19 +9,51 @@ import (
 	"millrace/importer/draft"
 )
 
-// RE2 does not look ahead. What configs of nginx look ahead for, "not followed by",
-// can be said in two other ways: by a second expression that a rule excepts, where
-// the place is always the same, and by listing what may follow instead, where it is
-// not followed by plain words.
+// longest is how long an expression may be, in bytes.
+const longest = 1000
+
+// Expression is a regular expression of PCRE as RE2 has it, ignoring case if asked.
+//
+// RE2 does not look ahead. What configs look ahead for, "not followed by", can be said in
+// two other ways: by a second expression that a rule excepts ([Excepting]), where the place
+// is always the same or what stands there begins every hidden name, and by listing what may
+// follow instead, where it is not followed by plain words.
+func Expression(text string, ignoreCase bool) (string, error) {
+	text = strings.ReplaceAll(text, "(?<", "(?P<")
+	text = strings.ReplaceAll(text, "(?P<=", "(?<=") // looking behind, which RE2 cannot
+	text = strings.ReplaceAll(text, "(?P<!", "(?<!")
+	text = regexp.MustCompile(`\\([/ "':,;=&%@#!~<>])`).ReplaceAllString(text, "$1") // needless backslashes
+	text = listing(text)
+	if ignoreCase {
+		text = "(?i)" + text
+	}
+	if len(text) > longest {
+		return "", fmt.Errorf("the expression is longer than %d bytes", longest)
+	}
+	if _, err := regexp.Compile(text); err != nil {
+		return "", fmt.Errorf("the regular expression looks ahead or behind, or refers back, which RE2 cannot (%w)", err)
+	}
+	return text, nil
+}
 
 // ahead opens what must not follow.
 const ahead = "(?!"
 
-// excepting splits an expression that looks ahead after plain text into two:
-// ^/(?!api|static).* is ^/.* except ^/(?:api|static).
-func excepting(expr string) (rest, except string, ok bool) {
+// LooksAhead reports whether an expression of PCRE does.
+func LooksAhead(text string) bool { return strings.Contains(text, ahead) }
+
+// Excepting splits an expression that looks ahead into two, for the path and for what a
+// rule excepts: after plain text, ^/(?!api|static).* is ^/.* except ^/(?:api|static); for
+// hidden names, /\.(?!well-known) is /\. except for paths in which each /. is /.well-known.
+func Excepting(expr string) (rest, except string, ok bool) {
 	head, body, tail, ok := cutLookahead(expr)
-	if !ok || !regexp.MustCompile(`^\^(?:[\w/-]|\\[./-])*$`).MatchString(head) || strings.Contains(tail, ahead) {
+	if !ok || strings.Contains(tail, ahead) {
+		return expr, "", false
+	}
+	if words, plain := plainWords(body); plain && slices.Contains([]string{`/\.`, `(^|/)\.`, `(?:^|/)\.`}, head) && (tail == "" || tail == ".*") && !slices.ContainsFunc(words, func(w string) bool { return strings.Contains(w, "/") }) {
+		return `/\.`, `^(?:/\.(?:` + body + `)|/[^./]|[^/])*/?$`, true
+	}
+	if !regexp.MustCompile(`^\^(?:[\w/-]|\\[./-])*$`).MatchString(head) {
 		return expr, "", false
 	}
 	return head + tail, head + "(?:" + body + ")", true
@@ -34,7 +67,7 @@ func listing(expr string) string {
 	if !ok || !plain || strings.Contains(tail, ahead) || !asksNothing(tail) {
 		return expr
 	}
-	if others := otherThan(words); others != "" {
+	if others := OtherThan(words); others != "" {
 		return head + others + tail
 	}
 	return expr
@@ -90,8 +123,8 @@ func asksNothing(tail string) bool {
 	}
 }
 
-// otherThan is an expression for texts that begin with none of these words.
-func otherThan(words []string) string {
+// OtherThan is an expression for texts that begin with none of these words.
+func OtherThan(words []string) string {
 	if slices.Contains(words, "") {
 		return ""
 	}
@@ -106,7 +139,7 @@ func otherThan(words []string) string {
 	}
 	ways := []string{"$", "[^" + strings.ReplaceAll(firsts, "-", `\-`) + "]"}
 	for c := range strings.SplitSeq(firsts, "") {
-		if more := otherThan(behind[c]); more != "" {
+		if more := OtherThan(behind[c]); more != "" {
 			ways = append(ways, regexp.QuoteMeta(c)+more)
 		}
 	}

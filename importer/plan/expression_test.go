@@ -1,4 +1,4 @@
-package nginx
+package plan
 
 import (
 	"regexp"
@@ -15,7 +15,7 @@ func TestLookahead(t *testing.T) {
 		`^(/\.(?!a).*|/Tag)$|^/b$`:     {"/.x": true, "/.a": false, "/b": true, "/bc": false},
 		`\.(?!jpg|png)`:                {"/a.jpg": false, "/a.gif": true, "/a.png": false, "/a.pn": true},
 	} {
-		got, err := expression(expr, false)
+		got, err := Expression(expr, false)
 		if err != nil {
 			t.Errorf("%s: %v", expr, err)
 			continue
@@ -27,16 +27,30 @@ func TestLookahead(t *testing.T) {
 		}
 	}
 	for _, expr := range []string{`/\.(?!well-known)\.php`, `a(?!b$)c`, `(?<!a)b`, `/(?!a+)x`, `(/(?!a)b)c`, `(?!`, `/(?!a)(?!b)`} {
-		if got, err := expression(expr, false); err == nil {
+		if got, err := Expression(expr, false); err == nil {
 			t.Errorf("%s became %s", expr, got)
 		}
 	}
-	rest, except, ok := excepting(`^/(?!index|ocs\/v[12]|updater\/.+).*\.php`)
+	rest, except, ok := Excepting(`^/(?!index|ocs\/v[12]|updater\/.+).*\.php`)
 	if !ok || rest != `^/.*\.php` || except != `^/(?:index|ocs\/v[12]|updater\/.+)` {
 		t.Error(rest, except, ok)
 	}
-	for _, expr := range []string{`/(?!a)`, `^/a*(?!b)`, `^/(a|b)(?!c)`, `^/[a](?!b)`} {
-		if rest, except, ok := excepting(expr); ok {
+	for text, paths := range map[string]map[string]bool{
+		`/\.(?!well-known)`:      {"/.env": true, "/.well-known/x": false, "/.well": true, "/.": true, "/.well-known/.git": true, "/a/.b": true, "/a.b/": false, "/": false, "/.git/.well-known": true, "/.well-known/a/.well-known": false},
+		`(^|/)\.(?!(?:a|b-c)).*`: {"/.a": false, "/.b": true, "/.b-c/x": false, "/.b-c/.x": true},
+	} {
+		rest, except, ok := Excepting(text)
+		if !ok {
+			t.Errorf("%s looks ahead", text)
+		}
+		for path, want := range paths {
+			if got := regexp.MustCompile(rest).MatchString(path) && !regexp.MustCompile(except).MatchString(path); got != want {
+				t.Errorf("%s as %s except %s: %s is %v", text, rest, except, path, got)
+			}
+		}
+	}
+	for _, expr := range []string{`/(?!a)`, `/\.(?!a/)`, `/\.(?!a).b`, `^/a*(?!b)`, `^/(a|b)(?!c)`, `^/[a](?!b)`} {
+		if rest, except, ok := Excepting(expr); ok {
 			t.Errorf("%s became %s except %s", expr, rest, except)
 		}
 	}
