@@ -3,8 +3,8 @@ package caddy
 import (
 	"errors"
 	"fmt"
+	"millrace/importer/plan"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,37 +24,22 @@ func (t *site) redirect(_ *draft.Directive, args []string, _ *scope, c conds) (*
 		status = 301
 	default:
 		n, err := strconv.Atoi(code)
-		if err != nil || n != 307 && n != 308 && (n < 301 || n > 303) {
+		if err != nil {
 			return nil, fmt.Errorf("%s is no redirect: 301, 302, 303, 307 or 308", code)
 		}
 		status = n
 	}
-	to, err := template(args[0], inRule, groups(c))
+	to, err := template(args[0], inRule, c.regex())
 	if err != nil {
 		return nil, fmt.Errorf("write the redirect by hand: %w", err)
 	}
 	if !strings.HasPrefix(to, "/") && !strings.Contains(to, "://") && !strings.HasPrefix(to, "{") {
 		return nil, fmt.Errorf("%q is no address of the site: begin it with / or https://", to)
 	}
-	if strings.HasPrefix(to, "//") {
-		to = "{scheme}:" + to
-	}
-	if strings.ContainsFunc(to, func(r rune) bool { return r <= ' ' || r == '\\' || r == 0x7f }) {
-		return nil, fmt.Errorf("%q cannot be an address", to)
-	}
 	if !strings.Contains(to, "{uri}") && !strings.ContainsAny(to, "?#") {
 		to += "?" // the query is not added
 	}
-	return draft.Map().Set("redirect", draft.Map().Set("to", text(to)).Set("status", draft.Number(status)).Flow()).Flow(), nil
-}
-
-// groups is how many captures of the path's expression a target may use.
-func groups(c conds) int {
-	re, err := regexp.Compile(c.regex)
-	if err != nil {
-		return 0
-	}
-	return re.NumSubexp()
+	return plan.Redirect(to, status)
 }
 
 // respond translates one with a status and a text.
@@ -85,43 +70,15 @@ func (t *site) respond(d *draft.Directive, args []string) (*draft.Node, error) {
 			status = n
 		}
 	}
-	if body == "" {
-		if n := denied(status); n != nil {
+	text, err := template(body, inText, "")
+	if err != nil {
+		if n := plan.Refuse(status); n != nil {
+			t.im.Leave(d, "texts of respond have no variables: it refuses with a short text instead")
 			return n, nil
 		}
+		return nil, fmt.Errorf("texts of respond have no variables: %w", err)
 	}
-	if status < 200 || status > 599 {
-		return nil, fmt.Errorf("%d is not the status of an answer", status)
-	}
-	r := draft.Map()
-	if status != 200 || body == "" {
-		r.Set("status", draft.Number(status))
-	}
-	if body != "" {
-		out, err := template(body, inText, 0)
-		if err != nil {
-			if n := denied(status); n != nil {
-				t.im.Leave(d, "texts of respond have no variables: it refuses with a short text instead")
-				return n, nil
-			}
-			return nil, fmt.Errorf("texts of respond have no variables: %w", err)
-		}
-		r.Set("text", text(out))
-	}
-	return draft.Map().Set("respond", r.Flow()).Flow(), nil
-}
-
-// denied is deny with a status; nil if deny does not have it.
-func denied(status int) *draft.Node {
-	n := draft.Map()
-	switch status {
-	case 403:
-	case 404, 410, 451, 503:
-		n.Set("status", draft.Number(status))
-	default:
-		return nil
-	}
-	return draft.Map().Set("deny", n.Flow()).Flow()
+	return plan.Answer(status, text, "")
 }
 
 // errorAnswer translates error: pages of the site's errors come instead.
@@ -132,13 +89,10 @@ func (t *site) errorAnswer(_ *draft.Directive, args []string) (*draft.Node, erro
 			status = n
 		}
 	}
-	if n := denied(status); n != nil {
-		return n, nil
-	}
-	if status < 400 || status > 599 {
+	if status < 400 {
 		return nil, fmt.Errorf("%d is not the status of an error", status)
 	}
-	return draft.Map().Set("respond", draft.Map().Set("status", draft.Number(status)).Flow()).Flow(), nil
+	return plan.Answer(status, "", "")
 }
 
 // files translates file_server.
@@ -159,7 +113,7 @@ func (t *site) files(d *draft.Directive, sc *scope, a *answer) error {
 				t.im.Standard(b, "lists have a look of their own")
 			}
 		case "index":
-			o.Set("index", texts(b.Args...))
+			o.Set("index", draft.OneOrMore(b.Args...))
 		case "hide":
 			t.hide(b, o)
 		case "precompressed", "disable_canonical_uris", "etag_file_extensions", "fs", "status", "pass_thru":
@@ -171,7 +125,7 @@ func (t *site) files(d *draft.Directive, sc *scope, a *answer) error {
 	if root == "" {
 		return errors.New("the folder is Caddy's own working directory: name it in static.root")
 	}
-	if strings.Contains(regexp.MustCompile(environment).ReplaceAllString(root, ""), "{") {
+	if strings.Contains(root, "{") {
 		return errors.New("a folder with variables: list the sites, each with its static.root")
 	}
 	if sc.broken != nil {
@@ -191,7 +145,7 @@ func (t *site) files(d *draft.Directive, sc *scope, a *answer) error {
 			return errors.New("write a rule with rewrite for the files")
 		}
 		file := strings.TrimPrefix(path.Clean("/"+strings.SplitN(sc.to, "?", 2)[0]), "/")
-		a.static, a.action = false, draft.Map().Set("respond", draft.Map().Set("file", text(path.Join(root, file))).Flow()).Flow()
+		a.static, a.action = false, plan.File(path.Join(root, file))
 		return nil
 	}
 	a.build = func(key string) (*draft.Node, error) {
@@ -204,7 +158,7 @@ func (t *site) files(d *draft.Directive, sc *scope, a *answer) error {
 		case strings.HasSuffix(key, "/"):
 			folder = path.Join(root, prefix)
 		}
-		static := draft.Map().Set("root", text(folder))
+		static := draft.Map().Set("root", draft.Text(folder))
 		o.CopyTo(static)
 		return draft.Map().Set("static", static.Flow()), nil
 	}
@@ -267,12 +221,12 @@ func (t *site) hide(b *draft.Directive, o *draft.Node) {
 		case strings.HasPrefix(name, "."):
 			continue // these are hidden anyway
 		case strings.ContainsAny(name, "/{}"):
-			t.close(b, "hidden files are named without folders, in static.private: "+name)
+			t.Close(b, "hidden files are named without folders, in static.private: "+name)
 		default:
 			list = append(list, name)
 		}
 	}
 	if len(list) > 1 {
-		o.Set("private", texts(list...))
+		o.Set("private", draft.OneOrMore(list...))
 	}
 }

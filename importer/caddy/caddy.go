@@ -17,6 +17,7 @@ import (
 
 	"millrace/importer/caddyconf"
 	"millrace/importer/draft"
+	"millrace/importer/plan"
 )
 
 // Options say how paths are to be read.
@@ -30,73 +31,68 @@ func Translate(config *caddyconf.Config, o Options) (*draft.Node, *draft.Report)
 	if o.IsFile == nil {
 		o.IsFile = func(name string) bool { info, err := os.Stat(name); return err == nil && info.Mode().IsRegular() }
 	}
-	im := &importer{Ledger: draft.NewLedger(), options: o, httpPort: "80", httpsPort: "443"}
+	im := newImporter(config, o)
 	root := im.top(config)
-	return root, im.Report(config.Lines(), otherwise)
-}
-
-// otherwise reports a line that no translation has read.
-func otherwise(d *draft.Directive) draft.Note {
-	return draft.Note{Outcome: draft.Untranslated, Why: "nothing is known about it: look for a counterpart in docs/coming-from/caddy.md"}
+	return root, im.Report(config.Lines(), func(*draft.Directive) draft.Note {
+		return draft.Note{Outcome: draft.Untranslated, Why: "nothing is known about it: look for a counterpart in docs/coming-from/caddy.md"}
+	})
 }
 
 // importer is one translation.
 type importer struct {
-	*draft.Ledger
+	*plan.Config
 	options   Options
 	httpPort  string
 	httpsPort string
 	blocks    []*block
-	auto      string // auto_https
-	tls       *draft.Node
+	auto      string      // auto_https
 	issuers   *draft.Node // what tls.auto says
 	internal  bool        // certificates of a CA of one's own
 	noHTTP3   bool
-	asking    []*clientAuth // sites that ask clients for certificates
+	root      *draft.Node
+	limits    *draft.Node
+}
+
+// newImporter reads the options and the addresses of a Caddyfile.
+func newImporter(config *caddyconf.Config, o Options) *importer {
+	im := &importer{options: o, httpPort: "80", httpsPort: "443", issuers: draft.Map(), root: draft.Map(), limits: draft.Map()}
+	im.Config = &plan.Config{Ledger: draft.NewLedger(), Name: "Caddy", TLS: draft.Map(), Upgrade: im.overPlain}
+	if config.Global != nil {
+		im.Used(config.Global)
+		for _, d := range config.Global.Block {
+			im.global(d)
+		}
+	}
+	for _, d := range config.Sites {
+		im.block(d)
+	}
+	return im
 }
 
 // block is a site of the Caddyfile.
 type block struct {
-	*draft.Directive
+	*plan.Server
+	lines     []*draft.Directive
 	addresses []address
-	cert, key string // files
-	closed    []string
-	plain     bool // for plain HTTP alone
 }
 
 // top translates a whole Caddyfile.
 func (im *importer) top(config *caddyconf.Config) *draft.Node {
-	root := draft.Map()
-	im.tls, im.issuers = draft.Map(), draft.Map()
-	limits, log := draft.Map(), draft.Map()
-	if config.Global != nil {
-		im.Used(config.Global)
-		for _, d := range config.Global.Block {
-			im.global(d, root, limits)
-		}
-	}
 	im.snippets(config)
-	for _, d := range config.Sites {
-		b := &block{Directive: d}
-		im.read(b)
-		im.blocks = append(im.blocks, b)
-	}
-	im.listeners(root)
+	im.listeners(im.root)
+	log := draft.Map()
 	for _, b := range im.blocks {
-		for _, d := range b.Block {
+		for _, d := range b.lines {
 			if d.Name == "log" {
 				im.log(d, log)
 			}
 		}
 	}
-	if log.Len() > 0 {
-		root.Set("log", log)
+	im.root.Fill("log", log).Fill("limits", im.limits)
+	for _, b := range im.blocks {
+		im.Used(b.Line)
 	}
-	if limits.Len() > 0 {
-		root.Set("limits", limits)
-	}
-	root.Set("sites", im.sites())
-	return root
+	return im.root.Set("sites", im.Sites())
 }
 
 // snippets marks the definitions of snippets as translated: their lines are reported
@@ -113,112 +109,59 @@ func (im *importer) snippets(config *caddyconf.Config) {
 
 // path makes a file's path absolute.
 func (im *importer) path(file string) string {
-	if filepath.IsAbs(file) || strings.HasPrefix(file, "{") || im.options.Dir == "" {
+	if filepath.IsAbs(file) || strings.HasPrefix(file, "{") || draft.HasEnvironment(file) || im.options.Dir == "" {
 		return file
 	}
 	return filepath.Join(im.options.Dir, file)
 }
 
-// log translates the access log: there is one for all sites.
+// log translates an access log.
 func (im *importer) log(d *draft.Directive, log *draft.Node) {
+	const one = "there is one access log for all sites; its lines have the host with format: json"
 	if log.Len() > 0 {
-		im.Whole(d, draft.Defaulted, "there is one access log for all sites; its lines have the host with format: json")
+		im.Whole(d, draft.Defaulted, one)
 		return
 	}
 	im.Used(d)
-	log.Set("format", draft.Text("json"))
+	file := "/dev/stdout"
+	var output *draft.Directive
 	for _, b := range d.Block {
-		switch b.Name {
-		case "output":
-			im.output(b, log)
-		case "format":
-			im.Used(b)
-			if b.Arg(0) != "json" && b.Arg(0) != "console" {
-				im.Leave(b, "lines are JSON, combined or common: log.format")
+		switch {
+		case b.Name == "output" && b.Arg(0) == "file":
+			output, file = b, im.path(b.Arg(1))
+			for _, e := range b.Block {
+				im.Standard(e, "logrotate rotates the log: see docs/monitoring.md")
 			}
+		case b.Name == "output" && b.Arg(0) == "discard":
+			im.Used(b)
+			log.Set("format", draft.Text("off"))
+			return
+		case b.Name == "output" && !slices.Contains([]string{"stdout", "stderr"}, b.Arg(0)):
+			im.Leave(b, "the access log goes to the standard output or to one file: set log.file")
+		case b.Name == "format" && b.Arg(0) != "json" && b.Arg(0) != "console":
+			im.Leave(b, "lines are JSON, combined or common: log.format")
+		case b.Name == "output", b.Name == "format":
+			im.Used(b)
 			for _, e := range b.Block {
 				im.Leave(e, "lines have the members that docs/config.md lists")
 			}
 		default:
-			im.Whole(b, draft.Defaulted, "there is one access log for all sites; its lines have the host with format: json")
+			im.Whole(b, draft.Defaulted, one)
 		}
 	}
+	im.Log(log, output, "json", file)
 }
 
-func (im *importer) output(b *draft.Directive, log *draft.Node) {
-	im.Used(b)
-	switch b.Arg(0) {
-	case "stdout", "stderr":
-	case "discard":
-		log.Set("format", draft.Text("off"))
-	case "file":
-		dir, base := filepath.Split(im.path(b.Arg(1)))
-		log.Set("file", text(dir+"millrace-"+base), "Caddy's own stays its own")
-		for _, e := range b.Block {
-			im.Standard(e, "logrotate rotates the log: see docs/monitoring.md")
-		}
-	default:
-		im.Leave(b, "the access log goes to the standard output or to one file: set log.file")
-	}
-}
-
-// sites translates the blocks; those of one host become one.
-func (im *importer) sites() *draft.Node {
-	list := draft.List()
-	taken := map[string]bool{}
-	for _, b := range im.blocks {
-		if b.plain && im.secureOf(b) != nil {
-			continue // its lines come with those of the other
-		}
-		hosts, all := b.hosts()
-		hosts = slices.DeleteFunc(hosts, func(h string) bool { return taken[h] })
-		switch {
-		case all && taken[""], !all && len(hosts) == 0:
-			im.Whole(b.Directive, draft.Untranslated, "another block has the same hosts, and sites are not told apart by port: give it hosts of its own, or a process of its own")
-			continue
-		}
-		node := draft.Map()
-		if all {
-			taken[""] = true
-		} else {
-			n := draft.List().Flow()
-			for _, h := range hosts {
-				taken[h] = true
-				n.Add(text(h))
-			}
-			node.Set("hosts", n)
-		}
-		im.Used(b.Directive)
-		im.site(b, node)
-		list.Add(node, b.At())
-	}
-	return list
-}
-
-// site translates a block into node.
-func (im *importer) site(b *block, node *draft.Node) {
-	t := &site{im: im, block: b, node: node, routes: draft.Map(), errors: draft.Map(), names: map[string]bool{}, closed: b.closed}
-	for _, other := range im.plainOf(b) {
-		im.Used(other.Directive)
-		t.closed = append(t.closed, other.closed...)
-		t.pages(other.Block, "")
-		t.translate(other.Block, &scope{alts: []conds{{protocol: "http"}}, top: true, plain: true, fileServer: servesFiles(other.Block)}, false)
-	}
-	if !b.plain && !im.redirects() && im.plainToo() {
-		// Caddy serves it over HTTPS alone, and listen is for all sites.
-		if rule := toHTTPS(b); rule != nil && len(im.plainOf(b)) == 0 {
-			rule.Remove("redirect")
-			t.first = append(t.first, ruleDraft{rule.Set("deny", draft.Map().Set("status", draft.Number(404)).Flow()), "Caddy serves it over HTTPS alone"})
+// site translates a block.
+func (im *importer) site(b *block, to *plan.Site) {
+	t := &site{Site: to, im: im, errors: draft.Map()}
+	if !b.OnlyPlain() && len(b.Plain) > 0 && im.redirects() {
+		if r := im.overPlain(b.Server); r != nil { // some of its hosts have HTTPS alone
+			t.Add(*r)
 		}
 	}
-	if len(im.plainOf(b)) == 0 && !b.plain && im.redirects() {
-		if rule := toHTTPS(b); rule != nil {
-			t.first = append(t.first, ruleDraft{rule, "as Caddy does by itself"})
-		}
-	}
-	t.pages(b.Block, "")
-	sc := &scope{alts: []conds{{}}, top: true, fileServer: servesFiles(b.Block)}
-	t.translate(b.Block, sc, false)
+	t.pages(b.lines, "")
+	t.translate(b.lines, &scope{alts: []conds{{}}, top: true, fileServer: servesFiles(b.lines)}, false)
 	t.write()
 }
 
@@ -227,24 +170,28 @@ func servesFiles(list []*draft.Directive) bool {
 	return slices.ContainsFunc(list, func(d *draft.Directive) bool { return d.Name == "file_server" || servesFiles(d.Block) })
 }
 
-// toHTTPS is the rule for plain HTTP of those hosts that have HTTPS alone; nil
-// if there is none.
-func toHTTPS(b *block) *draft.Node {
+// overPlain is the rule for plain HTTP of those hosts of a server that have HTTPS alone;
+// nil if there is none.
+func (im *importer) overPlain(s *plan.Server) *plan.Rule {
+	b := im.blocks[slices.IndexFunc(im.blocks, func(b *block) bool { return b.Line == s.Line })]
 	var secure []string
-	mixed := false
 	for _, a := range b.addresses {
-		if plain := slices.ContainsFunc(b.addresses, func(o address) bool { return o.host == a.host && !o.secure }); plain {
-			mixed = true
-		} else {
+		if !slices.ContainsFunc(b.addresses, func(o address) bool { return o.host == a.host && !o.secure }) {
 			secure = append(secure, a.host)
 		}
 	}
 	if len(secure) == 0 {
 		return nil
 	}
-	n := draft.Map()
-	if mixed {
-		n.Set("host", draft.Texts(draft.Unique(secure)...))
+	r := &plan.Rule{If: plan.Cond{Protocol: "http"}}
+	if len(secure) < len(b.addresses) {
+		r.If.Host = draft.Unique(secure)
 	}
-	return n.Set("protocol", draft.Text("http")).Set("redirect", draft.Map().Set("to", draft.Text("https://{host}{uri}")).Set("status", draft.Number(308)).Flow()).Flow()
+	if !im.redirects() {
+		r.Do, r.Note = draft.Denied(404), "Caddy serves it over HTTPS alone"
+		return r
+	}
+	r.Do, _ = plan.Redirect("https://{host}{uri}", 308)
+	r.Note = "as Caddy does by itself"
+	return r
 }

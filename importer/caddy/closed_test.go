@@ -124,7 +124,7 @@ func TestNobodyGetsIn(t *testing.T) {
 		},
 		"loopback alone": {
 			Config: "a {\nbind 127.0.0.1\nreverse_proxy h:1\n}\nb {\nreverse_proxy h:2\n}",
-			Want:   []string{remove + "/etc/caddy/Caddyfile:2: bind 127.0.0.1"}, Left: "served on all addresses",
+			Want:   []string{remove + "/etc/caddy/Caddyfile:1: Caddy served this block on loopback"}, Left: "served on all addresses",
 		},
 		"a port of its own": {
 			Config: "a {\nreverse_proxy h:1\n}\n:9000 {\nreverse_proxy admin:1\n}",
@@ -164,7 +164,7 @@ func TestNobodyGetsIn(t *testing.T) {
 		},
 		"two that must not hold together": {
 			Config: "a {\n@n {\nnot {\npath /login\nremote_ip 10.0.0.0/8\n}\n}\nrespond @n 403\nreverse_proxy h:1\n}",
-			Want:   []string{"{regex: '(?i)^/login$', address: ['!10.0.0.0/8'], deny: {}}"}, Not: []string{remove},
+			Want:   []string{"{except: ['~(?i)^/login$'], deny: {}}", "{address: ['!10.0.0.0/8'], deny: {}}"}, Not: []string{remove},
 		},
 		"HTTPS alone, without redirects": {
 			Config: "{\nauto_https disable_redirects\n}\nhttp://b {\nreverse_proxy h:2\n}\na {\nreverse_proxy h:1\n}",
@@ -172,7 +172,7 @@ func TestNobodyGetsIn(t *testing.T) {
 		},
 		"a password over plain HTTP": {
 			Config: "http://a {\nbasic_auth {\nbob $2a$04$mXlvbnpJ7V7hGcXWxcAu1.xPdHMxZ/9o4DpFs2LZJM9nqUVXYCrBe\n}\nreverse_proxy h:1\n}\na {\nreverse_proxy h:2\n}",
-			Want:   []string{"{protocol: http, route: '@upstream'}", "auth: {passwords"},
+			Want:   []string{"{protocol: http, route: '@plain'}", "auth: {passwords"},
 		},
 	})
 }

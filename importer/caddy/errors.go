@@ -2,6 +2,7 @@ package caddy
 
 import (
 	"fmt"
+	"millrace/importer/plan"
 	"path"
 	"slices"
 	"strconv"
@@ -105,7 +106,7 @@ func (t *site) page(d *draft.Directive, sc *scope, statuses []string, to string)
 		return
 	}
 	if !strings.Contains(to, "\x00") {
-		t.error(statuses, strings.TrimSuffix(path.Base(to), path.Ext(to)), draft.Map().Set("respond", draft.Map().Set("file", text(path.Join(sc.root, to))).Flow()), d)
+		t.error(statuses, strings.TrimSuffix(path.Base(to), path.Ext(to)), plan.File(path.Join(sc.root, to)), d)
 		return
 	}
 	found := 0
@@ -113,7 +114,7 @@ func (t *site) page(d *draft.Directive, sc *scope, statuses []string, to string)
 		status := strconv.Itoa(n)
 		file := path.Join(sc.root, strings.ReplaceAll(to, "\x00", status))
 		if in(statuses, status) && t.im.options.IsFile(file) {
-			t.error([]string{status}, status, draft.Map().Set("respond", draft.Map().Set("file", text(file)).Flow()), d)
+			t.error([]string{status}, status, plan.File(file), d)
 			found++
 		}
 	}
@@ -130,8 +131,8 @@ func in(statuses []string, status string) bool {
 
 // error names a route for the errors of some statuses.
 func (t *site) error(statuses []string, name string, node *draft.Node, d *draft.Directive) {
-	key := t.freeName("@error-"+name, "")
-	t.routes.Set(key, node, d.At()+": "+d.String())
+	key := t.FreeName("error-"+name, "error")
+	t.Route(key, node, d.At()+": "+d.String())
 	for _, s := range statuses {
 		if len(s) != 3 || s[0] != '4' && s[0] != '5' {
 			t.im.Leave(d, fmt.Sprintf("errors are of the statuses 400 to 599: %s is none", s))

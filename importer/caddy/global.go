@@ -1,6 +1,7 @@
 package caddy
 
 import (
+	"millrace/importer/plan"
 	"slices"
 	"strings"
 
@@ -8,7 +9,7 @@ import (
 )
 
 // global translates an option of the block without a name.
-func (im *importer) global(d *draft.Directive, root, limits *draft.Node) {
+func (im *importer) global(d *draft.Directive) {
 	im.Used(d)
 	switch d.Name {
 	case "http_port":
@@ -16,15 +17,15 @@ func (im *importer) global(d *draft.Directive, root, limits *draft.Node) {
 	case "https_port":
 		im.httpsPort = d.Arg(0)
 	case "email":
-		im.issuers.Set("email", text(d.Arg(0)))
+		im.issuers.Set("email", draft.Text(d.Arg(0)))
 	case "acme_ca":
 		ca := d.Arg(0)
 		if strings.Contains(ca, "acme-staging-v02.api.letsencrypt.org") {
 			ca = "letsencrypt-staging"
 		}
-		im.issuers.Set("ca", text(ca))
+		im.issuers.Set("ca", draft.Text(ca))
 	case "acme_ca_root":
-		im.issuers.Set("ca_roots", text(im.path(d.Arg(0))))
+		im.issuers.Set("ca_roots", draft.Text(im.path(d.Arg(0))))
 	case "acme_eab":
 		im.externalAccount(d)
 	case "local_certs":
@@ -36,15 +37,15 @@ func (im *importer) global(d *draft.Directive, root, limits *draft.Node) {
 	case "admin":
 		im.Whole(d, draft.Defaulted, "the admin listener is a socket of its own: admin.listen")
 		if d.Arg(0) == "off" {
-			root.Set("admin", draft.Map().Set("listen", draft.Text("off")).Flow())
+			im.root.Set("admin", draft.Map().Set("listen", draft.Text("off")).Flow())
 		}
 	case "grace_period", "shutdown_delay":
 		if v, ok := duration(d.Arg(0)); ok && d.Name == "grace_period" {
-			limits.Set("drain_timeout", draft.Text(v))
+			im.limits.Set("drain_timeout", draft.Text(v))
 		}
 	case "servers":
 		for _, b := range d.Block {
-			im.serverOption(b, limits)
+			im.serverOption(b)
 		}
 	case "acme_dns":
 		im.Leave(d, "tls.auto.dns names a program that puts TXT records into the DNS (docs/tls.md)")
@@ -78,9 +79,9 @@ func (im *importer) externalAccount(d *draft.Directive) {
 		im.Used(b)
 		switch b.Name {
 		case "key_id":
-			account.Set("id", text(b.Arg(0)))
+			account.Set("id", draft.Text(b.Arg(0)))
 		case "mac_key":
-			account.Set("secret", text(b.Arg(0)))
+			account.Set("secret", draft.Text(b.Arg(0)))
 		}
 	}
 	im.issuers.Set("external_account", account.Flow())
@@ -91,7 +92,7 @@ func (im *importer) onDemand(d *draft.Directive) {
 		im.Used(b)
 		switch b.Name {
 		case "ask":
-			im.issuers.Set("on_demand", draft.Map().Set("ask", text(b.Arg(0))).Flow())
+			im.issuers.Set("on_demand", draft.Map().Set("ask", draft.Text(b.Arg(0))).Flow())
 		case "interval", "burst":
 			im.Standard(b, "certificates on demand have bounds of their own")
 		default:
@@ -101,7 +102,7 @@ func (im *importer) onDemand(d *draft.Directive) {
 }
 
 // serverOption translates a line of servers.
-func (im *importer) serverOption(b *draft.Directive, limits *draft.Node) {
+func (im *importer) serverOption(b *draft.Directive) {
 	im.Used(b)
 	switch b.Name {
 	case "trusted_proxies":
@@ -110,10 +111,10 @@ func (im *importer) serverOption(b *draft.Directive, limits *draft.Node) {
 			im.Leave(b, "list the addresses of the proxies in limits.trusted_proxies")
 			return
 		}
-		limits.Set("trusted_proxies", draft.Texts(list...))
+		im.limits.Set("trusted_proxies", draft.Texts(list...))
 	case "client_ip_headers":
 		if len(b.Args) == 1 {
-			limits.Set("client_header", text(b.Arg(0)))
+			im.limits.Set("client_header", draft.Text(b.Arg(0)))
 			return
 		}
 		im.Leave(b, "limits.client_header is one field")
@@ -124,14 +125,14 @@ func (im *importer) serverOption(b *draft.Directive, limits *draft.Node) {
 			im.Used(e)
 			key := map[string]string{"read_header": "header_timeout", "read_body": "body_timeout", "write": "write_timeout", "idle": "idle_timeout"}[e.Name]
 			if v, ok := duration(e.Arg(0)); ok && key != "" {
-				limits.Set(key, draft.Text(v))
+				im.limits.Set(key, draft.Text(v))
 			} else {
 				im.Leave(e, "set a time in limits (docs/config.md)")
 			}
 		}
 	case "max_header_size":
 		if v, ok := bytes(b.Arg(0)); ok {
-			limits.Set("header_bytes", draft.Number(v))
+			im.limits.Set("header_bytes", draft.Number(v))
 			return
 		}
 		im.Leave(b, "set limits.header_bytes")
@@ -149,18 +150,18 @@ func (im *importer) certificates(b *block, d *draft.Directive) {
 	im.Used(d)
 	switch {
 	case len(d.Args) == 2:
-		b.cert, b.key = im.path(d.Arg(0)), im.path(d.Arg(1))
+		b.Certificates = []plan.Pair{{Chain: im.path(d.Arg(0)), Key: im.path(d.Arg(1))}}
 	case d.Arg(0) == "internal":
 		im.internal = true
 	case len(d.Args) == 1 && d.Arg(0) != "force_automate":
-		im.issuers.Set("email", text(d.Arg(0)))
+		im.issuers.Set("email", draft.Text(d.Arg(0)))
 	}
 	for _, e := range d.Block {
 		im.Used(e)
 		switch e.Name {
 		case "protocols":
 			if e.Arg(0) == "tls1.3" {
-				im.tls.Set("min_version", draft.Verbatim("1.3"))
+				b.MinVersion = "1.3"
 			}
 		case "client_auth":
 			im.clientAuth(b, e)
@@ -171,9 +172,9 @@ func (im *importer) certificates(b *block, d *draft.Directive) {
 		case "dns":
 			im.Leave(e, "tls.auto.dns names a program that puts TXT records into the DNS (docs/tls.md)")
 		case "ca":
-			im.issuers.Set("ca", text(e.Arg(0)))
+			im.issuers.Set("ca", draft.Text(e.Arg(0)))
 		case "ca_root":
-			im.issuers.Set("ca_roots", text(im.path(e.Arg(0))))
+			im.issuers.Set("ca_roots", draft.Text(im.path(e.Arg(0))))
 		case "ciphers", "curves", "alpn", "key_type", "reuse_private_keys", "renewal_window_ratio", "insecure_secrets_log":
 			im.Standard(e, "suites with forward secrecy alone, HTTP/2 and HTTP/3 are built in")
 		default:
@@ -184,7 +185,7 @@ func (im *importer) certificates(b *block, d *draft.Directive) {
 
 // clientAuth notes that a site asks for certificates.
 func (im *importer) clientAuth(b *block, d *draft.Directive) {
-	a := &clientAuth{line: d, block: b, mode: "required"}
+	mode := "required"
 	files := []string{}
 	var walk func(list []*draft.Directive)
 	walk = func(list []*draft.Directive) {
@@ -192,7 +193,7 @@ func (im *importer) clientAuth(b *block, d *draft.Directive) {
 			im.Used(e)
 			switch e.Name {
 			case "mode":
-				a.mode = e.Arg(0)
+				mode = map[string]string{"require_and_verify": "required", "required": "required", "verify_if_given": "optional"}[e.Arg(0)]
 			case "trusted_ca_cert_file", "pem_file":
 				files = append(files, e.Args...)
 			case "trust_pool":
@@ -206,42 +207,8 @@ func (im *importer) clientAuth(b *block, d *draft.Directive) {
 		}
 	}
 	walk(d.Block)
+	b.Asks = &plan.Asks{Line: d, Mode: mode}
 	if len(files) == 1 {
-		a.file = im.path(files[0])
-	}
-	im.asking = append(im.asking, a)
-}
-
-// clientAuth is a site's demand for client certificates.
-type clientAuth struct {
-	line  *draft.Directive
-	block *block
-	mode  string
-	file  string // "" if it is not one PEM file
-}
-
-// clientCertificates translates them. All sites share one TLS: where only some
-// ask for certificates, those stay closed.
-func (im *importer) clientCertificates() {
-	if len(im.asking) == 0 {
-		return
-	}
-	secure := len(im.blocks) - len(im.plainBlocks())
-	first := im.asking[0]
-	mode := map[string]string{"require_and_verify": "required", "required": "required", "verify_if_given": "optional"}[first.mode]
-	same := first.file != "" && mode != "" && len(im.asking) == secure
-	for _, a := range im.asking {
-		same = same && a.file == first.file && a.mode == first.mode
-	}
-	if same {
-		im.tls.Set("client_ca", text(first.file))
-		if mode == "optional" {
-			im.tls.Set("client_auth", draft.Text(mode))
-		}
-		return
-	}
-	for _, a := range im.asking {
-		im.Leave(a.line, "clients of all sites are asked for certificates of one CA, or of none (tls.client_ca, tls.client_auth): this site answers 403 until its first rule is removed. Serve it by a process of its own")
-		a.block.closed = append(a.block.closed, a.line.At()+": Caddy asked clients for a certificate")
+		b.Asks.File = im.path(files[0])
 	}
 }

@@ -2,12 +2,14 @@ package caddy
 
 import (
 	"cmp"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"millrace/importer/caddyconf"
 	"millrace/importer/draft"
+	"millrace/importer/plan"
 )
 
 // address is one of a site's.
@@ -17,32 +19,52 @@ type address struct {
 	own                bool // the host gets no public certificate
 }
 
-// read reads a block's addresses, and what it says of TLS.
-func (im *importer) read(b *block) {
-	b.plain = true
-	for _, s := range b.Args {
-		a, err := im.address(s)
-		if err != "" {
-			im.Leave(b.Directive, err)
+// block reads a block's addresses, and what it says of TLS.
+func (im *importer) block(d *draft.Directive) {
+	b := &block{Server: &plan.Server{Line: d, HTTP3: !im.noHTTP3}, lines: d.Block}
+	b.Read = func(to *plan.Site) { im.site(b, to) }
+	im.blocks, im.Servers = append(im.blocks, b), append(im.Servers, b.Server)
+	for _, s := range d.Args {
+		a, problem := im.address(s)
+		if problem != "" {
+			im.Leave(d, problem)
 			continue
 		}
 		b.addresses = append(b.addresses, a)
 	}
-	for _, d := range b.Block {
+	hosts, tls := []string{""}, false // to listen at
+	for _, d := range d.Block {
 		switch d.Name {
 		case "tls":
 			im.certificates(b, d)
+			tls = true
 		case "bind":
-			im.bind(b, d)
+			im.Used(d)
+			b.Listen, hosts = d, d.Args
 		}
 	}
 	for i := range b.addresses {
 		a := &b.addresses[i]
-		if (b.cert != "" || slices.ContainsFunc(b.Block, func(d *draft.Directive) bool { return d.Name == "tls" })) && a.scheme != "http" && a.port != im.httpPort {
+		if tls && a.scheme != "http" && a.port != im.httpPort {
 			a.secure = true // also without a name
 			a.port = cmp.Or(a.port, im.httpsPort)
 		}
-		b.plain = b.plain && !a.secure
+		to := &b.Plain
+		if a.secure {
+			to = &b.Secure
+		}
+		for _, h := range hosts {
+			at := net.JoinHostPort(strings.Trim(h, "[]"), a.port)
+			if socket, is := strings.CutPrefix(h, "unix/"); is {
+				at = "unix:" + socket
+			}
+			*to = draft.AppendNew(*to, at)
+		}
+		if a.host == "" {
+			b.Any = true
+			continue
+		}
+		b.Names = draft.AppendNew(b.Names, a.host)
 	}
 }
 
@@ -56,7 +78,7 @@ func (im *importer) address(s string) (a address, problem string) {
 	if path != "" && path != "*" {
 		return a, "a site is for all paths of its hosts: write " + s + " as handle"
 	}
-	if i := strings.LastIndexByte(rest, ':'); i >= 0 && !strings.HasSuffix(rest, "]") && !strings.HasSuffix(rest, "}") {
+	if i := strings.LastIndexByte(rest, ':'); i >= 0 && !strings.HasSuffix(rest, "]") {
 		a.host, a.port = strings.Trim(rest[:i], "[]"), rest[i+1:]
 	} else {
 		a.host = strings.Trim(rest, "[]")
@@ -64,7 +86,7 @@ func (im *importer) address(s string) (a address, problem string) {
 	if strings.Contains(a.port, "-") {
 		return a, "a range of ports: list the addresses in listen"
 	}
-	if !strings.HasPrefix(a.host, "{") {
+	if !draft.HasEnvironment(a.host) {
 		a.host = strings.ToLower(a.host)
 	}
 	if a.host == "*" {
@@ -79,186 +101,86 @@ func (im *importer) address(s string) (a address, problem string) {
 		}
 	}
 	_, err := netip.ParseAddr(a.host)
-	a.own = err == nil || a.host == "localhost" || strings.HasSuffix(a.host, ".localhost") || strings.HasSuffix(a.host, ".local") || strings.HasSuffix(a.host, ".internal") || strings.HasSuffix(a.host, ".home.arpa")
+	a.own = err == nil || a.host == "localhost" || slices.ContainsFunc([]string{".localhost", ".local", ".internal", ".home.arpa"}, func(end string) bool { return strings.HasSuffix(a.host, end) })
 	return a, ""
 }
 
-// hosts are the names that a block answers for; all: also for every other name.
-func (b *block) hosts() (list []string, all bool) {
-	for _, a := range b.addresses {
-		if a.host == "" {
-			all = true
-			continue
-		}
-		list = draft.AppendNew(list, a.host)
-	}
-	return list, all
-}
-
-// bind closes what Caddy served on this machine or network alone.
-func (im *importer) bind(b *block, d *draft.Directive) {
-	im.Used(d)
-	local := len(d.Args) > 0
-	for _, host := range d.Args {
-		a, err := netip.ParseAddr(strings.Trim(host, "[]"))
-		local = local && (strings.HasPrefix(host, "unix/") || host == "localhost" || err == nil && (a.IsLoopback() || a.IsPrivate()))
-	}
-	if local {
-		im.Leave(d, "a site is served on all addresses of listen: change these if all sites are for this machine or network, or give this one access: {allow: [...]} (docs/protection.md). It answers 403 until its first rule is removed")
-		b.closed = append(b.closed, d.At()+": "+d.String())
-		return
-	}
-	im.Standard(d, "sites are served on all addresses: listen and tls.listen")
-}
-
-// listeners translates addresses.
+// listeners writes addresses, and where certificates come from.
 func (im *importer) listeners(root *draft.Node) {
-	var plain, secure []string
-	for _, b := range im.blocks {
-		for _, a := range b.addresses {
-			if a.secure {
-				secure = append(secure, ":"+a.port)
-			} else {
-				plain = append(plain, ":"+a.port)
+	automatic := im.auto != "off" && im.auto != "disable_redirects"
+	secure := slices.ContainsFunc(im.Servers, func(s *plan.Server) bool { return !s.OnlyPlain() })
+	for _, s := range im.Servers {
+		for _, at := range s.Secure {
+			if host, _, err := net.SplitHostPort(at); err == nil && automatic {
+				im.Redirecting = draft.AppendNew(im.Redirecting, net.JoinHostPort(host, im.httpPort))
 			}
 		}
-	}
-	if len(secure) > 0 && im.auto != "off" && im.auto != "disable_redirects" {
-		plain = append(plain, ":"+im.httpPort)
 	}
 	im.onePort()
-	root.Set("listen", draft.Texts(draft.Unique(plain)...))
-	if len(secure) == 0 {
-		return
-	}
-	im.tls.Put("listen", draft.Texts(draft.Unique(secure)...))
 	im.sources()
-	if im.plainToo() && im.auto != "disable_redirects" && im.auto != "off" {
-		im.tls.Set("redirect", draft.Number(false), "some sites are for plain HTTP: rules of the others redirect")
-	} else if im.tls.Get("auto") == nil && im.auto != "disable_redirects" && im.auto != "off" {
-		im.tls.Set("redirect", draft.Number(true))
-	} else if im.auto == "disable_redirects" {
-		im.tls.Set("redirect", draft.Number(false))
+	switch {
+	case !secure:
+	case im.plainToo() && automatic:
+		im.TLS.Set("redirect", draft.Number(false), "some sites are for plain HTTP: rules of the others redirect")
+	case im.Auto == nil && automatic, im.auto == "disable_redirects":
+		im.TLS.Set("redirect", draft.Number(automatic))
 	}
-	if !im.noHTTP3 {
-		im.tls.Set("http3", draft.Number(true))
-	}
-	root.Set("tls", im.tls)
-	im.clientCertificates()
+	im.Listeners(root)
 }
 
-// sources writes where certificates come from: files, or ACME.
+// sources finds where certificates come from that no files are named for.
 func (im *importer) sources() {
-	pairs := draft.List()
-	auto, own, public := false, false, false
+	own, public := false, false
 	for _, b := range im.blocks {
-		switch {
-		case b.plain:
-		case b.cert != "":
-			if !slices.ContainsFunc(im.blocks, func(o *block) bool { return o != b && o.cert == b.cert && o.Line < b.Line }) {
-				pairs.Add(draft.Map().Set("cert", text(b.cert)).Set("key", text(b.key)).Flow())
+		if b.OnlyPlain() || len(b.Certificates) > 0 {
+			continue
+		}
+		im.Auto = im.issuers
+		for _, a := range b.addresses {
+			if a.secure && strings.HasPrefix(a.host, "*.") && !im.internal && im.issuers.Get("on_demand") == nil {
+				im.Leave(b.Line, "certificates for "+a.host+" need tls.auto.dns, a program that puts TXT records into the DNS (docs/tls.md)")
 			}
-		default:
-			auto = true
-			for _, a := range b.addresses {
-				if a.secure && strings.HasPrefix(a.host, "*.") && !im.internal && im.issuers.Get("on_demand") == nil {
-					im.Leave(b.Directive, "certificates for "+a.host+" need tls.auto.dns, a program that puts TXT records into the DNS (docs/tls.md)")
-				}
-				own = own || a.secure && a.own
-				public = public || a.secure && !a.own
-			}
+			own, public = own || a.secure && a.own, public || a.secure && !a.own
 		}
 	}
-	if pairs.Len() > 0 {
-		im.tls.Set("certificates", pairs)
-	}
-	if !auto {
-		return
-	}
 	switch {
+	case im.Auto == nil:
+		return
 	case im.internal || own && !public:
 		im.issuers.Set("ca", draft.Text("internal"))
 	case own:
 		im.issuers.Put("ca", draft.Texts("letsencrypt", "internal"))
 	}
 	if im.issuers.Len() == 1 && im.issuers.Get("ca").Plain() == "internal" {
-		im.tls.Set("auto", draft.Text("internal"))
-		return
+		im.Auto = draft.Text("internal")
 	}
-	im.tls.Set("auto", im.issuers)
 }
 
-// onePort closes a block without hosts that Caddy served on a port of its own:
-// a site is served on all ports.
+// onePort closes a block that Caddy served on a port of its own: a site is served on all
+// ports.
 func (im *importer) onePort() {
-	ports := map[string]bool{}
 	for _, b := range im.blocks {
 		for _, a := range b.addresses {
-			ports[a.port] = true
-		}
-	}
-	delete(ports, im.httpPort)
-	if len(ports) == 0 {
-		return
-	}
-	for _, b := range im.blocks {
-		for _, a := range b.addresses {
-			if a.port == im.httpPort || a.port == im.httpsPort || len(im.blocks) == 1 {
+			other := func(o *block) bool {
+				return slices.ContainsFunc(o.addresses, func(other address) bool { return other.port != a.port })
+			}
+			if a.port == im.httpPort || a.port == im.httpsPort || len(im.blocks) == 1 || len(b.Closed) > 0 || !slices.ContainsFunc(im.blocks, other) {
 				continue
 			}
-			if len(b.closed) == 0 && slices.ContainsFunc(im.blocks, func(o *block) bool {
-				return slices.ContainsFunc(o.addresses, func(other address) bool { return other.port != a.port })
-			}) {
-				im.Leave(b.Directive, "Caddy served it on port "+a.port+" alone, and a site is served on all ports: give it a process of its own, or let in all by removing its first rule")
-				b.closed = append(b.closed, b.At()+": Caddy served this on port "+a.port+" alone")
-			}
+			im.Leave(b.Line, "Caddy served it on port "+a.port+" alone, and a site is served on all ports: give it a process of its own, or let in all by removing its first rule")
+			b.Closed = append(b.Closed, b.Line.At()+": Caddy served this on port "+a.port+" alone")
 		}
 	}
-}
-
-// plainBlocks are those for plain HTTP.
-func (im *importer) plainBlocks() []*block {
-	return slices.DeleteFunc(slices.Clone(im.blocks), func(b *block) bool { return !b.plain })
 }
 
 // plainToo reports whether a host is served over plain HTTP.
 func (im *importer) plainToo() bool {
-	return slices.ContainsFunc(im.blocks, func(b *block) bool {
-		return slices.ContainsFunc(b.addresses, func(a address) bool { return !a.secure })
-	})
+	return slices.ContainsFunc(im.Servers, func(s *plan.Server) bool { return len(s.Plain) > 0 })
 }
 
 // redirects reports whether rules lead from plain HTTP to HTTPS.
 func (im *importer) redirects() bool {
-	return im.plainToo() && len(im.plainBlocks()) < len(im.blocks) && im.auto != "disable_redirects" && im.auto != "off"
-}
-
-// secureOf is the block for HTTPS that has all hosts of one for plain HTTP.
-func (im *importer) secureOf(b *block) *block {
-	hosts, all := b.hosts()
-	for _, o := range im.blocks {
-		others, otherAll := o.hosts()
-		if o.plain || all != otherAll || len(hosts) == 0 && !all {
-			continue
-		}
-		if !slices.ContainsFunc(hosts, func(h string) bool { return !slices.Contains(others, h) }) {
-			return o
-		}
-	}
-	return nil
-}
-
-// plainOf are the blocks for plain HTTP whose hosts one for HTTPS has.
-func (im *importer) plainOf(b *block) (list []*block) {
-	if b.plain {
-		return nil
-	}
-	for _, o := range im.plainBlocks() {
-		if im.secureOf(o) == b {
-			list = append(list, o)
-		}
-	}
-	return list
+	return im.plainToo() && im.auto != "disable_redirects" && im.auto != "off"
 }
 
 // Address is one that a Caddyfile names: a host, "" for all, and a port.
@@ -269,15 +191,7 @@ type Address struct {
 
 // Addresses lists those of all sites.
 func Addresses(config *caddyconf.Config) (list []Address) {
-	im := &importer{Ledger: draft.NewLedger(), httpPort: "80", httpsPort: "443", tls: draft.Map(), issuers: draft.Map()}
-	if config.Global != nil {
-		for _, d := range config.Global.Block {
-			im.global(d, draft.Map(), draft.Map())
-		}
-	}
-	for _, d := range config.Sites {
-		b := &block{Directive: d}
-		im.read(b)
+	for _, b := range newImporter(config, Options{}).blocks {
 		for _, a := range b.addresses {
 			list = append(list, Address{a.host, a.port, a.secure})
 		}

@@ -1,29 +1,28 @@
 package caddy
 
 import (
+	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/importer/plan"
 )
 
-// conds are conditions that must all hold: what one rule can express.
+// conds are conditions that must all hold.
 type conds struct {
-	path     string   // a pattern as Caddy has it; "" is any
-	regex    string   // instead of path
-	paths    []string // patterns of which one must match, instead of both
-	within   string   // a prefix that all paths of the regex have
-	not      []string // patterns of paths that it is not for
-	host     []string
-	method   []string
-	address  []string
-	header   map[string]string
-	query    map[string]string
-	protocol string
-	file     *fileCond
+	plan.Cond           // but for the path
+	in        []group   // the path is one of each
+	not       []string  // patterns of paths that it is not for
+	file      *fileCond // a file is there, or not
+}
+
+// group are paths: those of some patterns, as Caddy has them, or of an expression.
+type group struct {
+	paths []string
+	regex string
 }
 
 // fileCond is whether one of some files is there.
@@ -32,25 +31,51 @@ type fileCond struct {
 	try    []string
 }
 
+// onPath are the conditions that a path is one of some patterns.
+func onPath(patterns ...string) conds {
+	if slices.ContainsFunc(patterns, func(p string) bool { return pathCovers(p, "") }) {
+		return conds{}
+	}
+	return conds{in: []group{{paths: patterns}}}
+}
+
+// onRegex are the conditions that a path matches an expression.
+func onRegex(expr string) conds { return conds{in: []group{{regex: expr}}} }
+
 // any reports whether they hold for every request.
-func (c conds) any() bool {
-	return c.onlyPath() && c.path == ""
-}
+func (c conds) any() bool { return c.onlyPath() && c.in == nil }
 
-// onlyPath reports whether the path is the only condition.
+// onlyPath reports whether one pattern for the path is the only condition, or none.
 func (c conds) onlyPath() bool {
-	return c.regex == "" && c.paths == nil && c.not == nil && c.host == nil && c.method == nil && c.address == nil && c.header == nil && c.query == nil && c.protocol == "" && c.file == nil
+	return c.EveryPath() && c.not == nil && c.file == nil && (c.in == nil || c.path() != "")
 }
 
-// key is the route for a path alone, "" if there is none: a path that ends in a
-// slash is for itself alone in Caddy, and here for all below.
+// path is the pattern for the path, "" if there is none, or it is not just one.
+func (c conds) path() string {
+	if len(c.in) == 1 && len(c.in[0].paths) == 1 {
+		return c.in[0].paths[0]
+	}
+	return ""
+}
+
+// regex is the expression for the path whose groups a target may use, "" if there is none.
+func (c conds) regex() string {
+	if len(c.in) > 0 {
+		return c.in[0].regex
+	}
+	return ""
+}
+
+// key is the route for a path alone, "" if there is none.
 func (c conds) key() string {
 	if !c.onlyPath() {
 		return ""
 	}
-	return keyOf(c.path)
+	return keyOf(c.path())
 }
 
+// keyOf is a pattern as that of a route: a path that ends in a slash is for itself alone
+// in Caddy, and here for all below.
 func keyOf(path string) string {
 	switch stars := strings.Count(path, "*"); {
 	case path == "", path == "/*", path == "*":
@@ -75,46 +100,38 @@ func keyOf(path string) string {
 	return path
 }
 
-// rule is a rule's conditions; guard: in all spellings of the path, since Caddy
+// rule is the condition of a rule; guard: in all spellings of the path, since Caddy
 // compares paths without regard to case.
-func (c conds) rule(guard bool) *draft.Node {
-	n := draft.Map()
-	switch path := keyOf(c.path); {
-	case c.regex != "":
-		n.Set("regex", draft.Verbatim(c.regex))
-	case c.paths != nil:
-		n.Set("regex", draft.Verbatim("(?i)"+oneOf(c.paths)))
-	case c.path == "":
-	case path == "" || guard && hasLetters(c.path):
-		n.Set("regex", draft.Verbatim(expressionOf(c.path, guard)))
-	default:
-		n.Set("path", text(path))
-	}
-	list := func(key string, values []string) {
-		if values != nil {
-			n.Set(key, draft.Texts(values...))
+func (c conds) rule(guard bool) plan.Cond {
+	out := c.Cond
+	for i, g := range c.in {
+		path, expr := g.pattern(guard)
+		switch {
+		case i == 0:
+			out.Path, out.Regex = path, expr
+		case path != "":
+			out = out.In([]string{path}, nil)
+		default:
+			out = out.In([]string{"~" + expr}, nil)
 		}
 	}
-	list("host", c.host)
-	list("method", c.method)
-	list("address", c.address)
-	for _, m := range []struct {
-		key    string
-		values map[string]string
-	}{{"header", c.header}, {"query", c.query}} {
-		if m.values == nil {
-			continue
-		}
-		values := draft.Map()
-		for _, name := range slices.Sorted(maps.Keys(m.values)) {
-			values.Set(name, draft.Verbatim(m.values[name]))
-		}
-		n.Set(m.key, values.Flow())
+	for _, n := range c.not {
+		out.Except = append(out.Except, "~"+expressionOf(n, true))
 	}
-	if c.protocol != "" {
-		n.Set("protocol", draft.Text(c.protocol))
+	return out
+}
+
+// pattern is a group as a pattern of a rule, or as an expression.
+func (g group) pattern(guard bool) (path, expr string) {
+	switch {
+	case g.regex != "":
+		return "", g.regex
+	case len(g.paths) > 1:
+		return "", "(?i)" + oneOf(g.paths)
+	case guard && hasLetters(g.paths[0]) || keyOf(g.paths[0]) == "":
+		return "", expressionOf(g.paths[0], guard)
 	}
-	return n.Flow()
+	return keyOf(g.paths[0]), ""
 }
 
 func hasLetters(s string) bool {
@@ -135,9 +152,7 @@ func expressionOf(path string, fold bool) string {
 	switch {
 	case len(parts) == 1:
 		expr = "^" + end + "$"
-	case end == "" && !strings.Contains(expr, between): // a prefix
-		expr = "^" + expr
-	case end == "" && strings.HasPrefix(path, "*"):
+	case end == "" && (!strings.Contains(expr, between) || strings.HasPrefix(path, "*")): // a prefix
 		expr = "^" + expr
 	default:
 		expr = "^" + expr + between + end + "$"
@@ -155,68 +170,6 @@ func oneOf(paths []string) string {
 		exprs = append(exprs, expressionOf(p, false))
 	}
 	return strings.Join(exprs, "|")
-}
-
-// below joins those of several patterns that are below a prefix into one expression; ""
-// if there are none, false where no expression can say it.
-func below(prefix string, paths []string) (string, bool) {
-	head, _ := literal(prefix)
-	var exprs []string
-	for _, p := range paths {
-		switch end, suffix := strings.CutPrefix(p, "*"); {
-		case !pathsOverlap(prefix, p):
-		case pathCovers(prefix, p):
-			exprs = append(exprs, expressionOf(p, false))
-		case suffix && !strings.Contains(end, "*") && strings.HasSuffix(prefix, "*") && strings.Count(prefix, "*") == 1:
-			exprs = append(exprs, "^"+regexp.QuoteMeta(head)+".*"+regexp.QuoteMeta(end)+"$")
-		default:
-			return "", false
-		}
-	}
-	if exprs == nil {
-		return "", true
-	}
-	return "(?i)" + strings.Join(exprs, "|"), true
-}
-
-// andPaths joins the conditions on the path.
-func (c conds) andPaths(o conds) (conds, bool) {
-	free := func(c conds) bool { return c.regex == "" && c.paths == nil }
-	anyPath := func(c conds) bool { return free(c) && pathCovers(c.path, "") }
-	switch {
-	case anyPath(o):
-		return c, true
-	case anyPath(c):
-		c.path, c.regex, c.paths, c.within = o.path, o.regex, o.paths, o.within
-		return c, true
-	case free(c) && free(o):
-		if pathCovers(c.path, o.path) {
-			c.path = o.path
-			return c, true
-		}
-		if pathCovers(o.path, c.path) {
-			return c, true
-		}
-		if c.paths = []string{c.path}; strings.HasPrefix(o.path, "*") {
-			c.path, o.path, c.paths = o.path, c.path, []string{o.path}
-		}
-	case free(o) && c.within != "" && pathCovers(o.path, c.within):
-		return c, true
-	case free(c) && o.within != "" && pathCovers(c.path, o.within):
-		c.path, c.regex, c.within = "", o.regex, o.within
-		return c, true
-	case c.regex != "" || o.regex != "":
-		return c, c.regex == o.regex
-	case c.paths != nil && o.paths != nil:
-		return c, slices.Equal(c.paths, o.paths)
-	}
-	prefix, list := o.path, c.paths
-	if list == nil {
-		prefix, list = c.path, o.paths
-	}
-	expr, ok := below(prefix, list)
-	c.path, c.paths, c.regex, c.within = "", nil, expr, prefix
-	return c, ok && expr != ""
 }
 
 // literal is the text before a pattern's first star, and whether that is the whole pattern.
@@ -240,9 +193,6 @@ func pathCovers(a, b string) bool {
 
 // pathsOverlap reports whether some path may match both.
 func pathsOverlap(a, b string) bool {
-	if a == "" || b == "" {
-		return true
-	}
 	ha, exactA := literal(a)
 	hb, exactB := literal(b)
 	switch {
@@ -264,144 +214,86 @@ func mayBe(path, pattern, head string) bool {
 	return strings.HasPrefix(path, head)
 }
 
+// covers reports whether a group certainly has every path of another.
+func (g group) covers(o group) bool {
+	if g.regex != "" || o.regex != "" {
+		return g.regex == o.regex
+	}
+	return !slices.ContainsFunc(o.paths, func(p string) bool {
+		return !slices.ContainsFunc(g.paths, func(q string) bool { return pathCovers(q, p) })
+	})
+}
+
+// overlaps reports whether some path may be of both groups.
+func (g group) overlaps(o group) bool {
+	return g.regex != "" || o.regex != "" || slices.ContainsFunc(g.paths, func(p string) bool {
+		return slices.ContainsFunc(o.paths, func(q string) bool { return pathsOverlap(p, q) })
+	})
+}
+
 // covers reports whether c holds wherever o does.
 func (c conds) covers(o conds) bool {
-	same := func(a, b map[string]string) bool {
-		for k, v := range a {
-			if have, named := b[k]; !named || have != v { // "" is said of what must be missing
-				return false
-			}
-		}
-		return true
-	}
 	if c.file != nil && (o.file == nil || o.file.absent != c.file.absent || !slices.Equal(o.file.try, c.file.try)) {
 		return false
 	}
-	for _, n := range c.not {
-		if !slices.Contains(o.not, n) && (o.path == "" || pathsOverlap(n, o.path)) {
+	for _, g := range c.in {
+		if !slices.ContainsFunc(o.in, g.covers) {
 			return false
 		}
 	}
-	return (c.regex == "" || c.regex == o.regex) && (c.paths == nil || slices.Equal(c.paths, o.paths) || o.path != "" && slices.ContainsFunc(c.paths, func(p string) bool { return pathCovers(p, o.path) })) &&
-		(pathCovers(c.path, o.path) || o.within != "" && pathCovers(c.path, o.within)) && within(c.host, o.host) && within(c.method, o.method) &&
-		(c.address == nil || slices.Equal(c.address, o.address)) && same(c.header, o.header) && same(c.query, o.query) && (c.protocol == "" || c.protocol == o.protocol)
-}
-
-// within reports whether each value that list a allows is allowed by b. Lists may name
-// what is excluded instead; nil allows everything.
-func within(a, b []string) bool {
-	excluded := func(list []string) bool { return len(list) > 0 && strings.HasPrefix(list[0], "!") }
-	all := func(list, in []string) bool {
-		return !slices.ContainsFunc(list, func(v string) bool { return !slices.Contains(in, v) })
+	for _, n := range c.not {
+		apart := func(g group) bool { return !g.overlaps(group{paths: []string{n}}) }
+		if !slices.Contains(o.not, n) && !slices.ContainsFunc(o.in, apart) {
+			return false
+		}
 	}
-	switch {
-	case a == nil:
-		return true
-	case b == nil:
-		return false
-	case excluded(a) && excluded(b):
-		return all(a, b)
-	case excluded(a):
-		return !slices.ContainsFunc(b, func(v string) bool { return slices.Contains(a, "!"+v) })
-	case excluded(b):
-		return false
-	}
-	return all(b, a)
+	return c.Cond.Covers(o.Cond)
 }
 
 // overlaps reports whether both may hold for one request.
 func (c conds) overlaps(o conds) bool {
-	apart := func(a, b []string) bool {
-		if a == nil || b == nil || strings.HasPrefix(a[0], "!") || strings.HasPrefix(b[0], "!") {
+	for _, g := range c.in {
+		if slices.ContainsFunc(o.in, func(h group) bool { return !g.overlaps(h) }) {
 			return false
 		}
-		return !slices.ContainsFunc(a, func(v string) bool {
-			return slices.ContainsFunc(b, func(w string) bool { return v == w || strings.Contains(v+w, "*") })
-		})
 	}
-	if apart(c.host, o.host) || apart(c.method, o.method) || c.protocol != "" && o.protocol != "" && c.protocol != o.protocol {
-		return false
-	}
-	for _, pair := range [][2]conds{{c, o}, {o, c}} {
-		for _, n := range pair[0].not {
-			if pair[1].path != "" && pathCovers(n, pair[1].path) {
-				return false
-			}
-		}
-	}
-	if c.regex != "" || o.regex != "" {
-		reach := func(c conds) string { return c.path + c.within }
-		return c.paths != nil || o.paths != nil || pathsOverlap(reach(c), reach(o))
-	}
-	each := func(c conds) []string {
-		if c.paths != nil {
-			return c.paths
-		}
-		return []string{c.path}
-	}
-	return slices.ContainsFunc(each(c), func(p string) bool {
-		return slices.ContainsFunc(each(o), func(q string) bool { return pathsOverlap(p, q) })
+	return !c.excludes(o) && !o.excludes(c) && c.Cond.Overlaps(o.Cond)
+}
+
+// excludes reports whether c is for none of the paths that o is for.
+func (c conds) excludes(o conds) bool {
+	return slices.ContainsFunc(c.not, func(n string) bool {
+		return slices.ContainsFunc(o.in, group{paths: []string{n}}.covers)
 	})
 }
 
-// and joins both; false where one rule cannot express it.
-func (c conds) and(o conds) (conds, bool) {
-	var ok bool
-	if c, ok = c.andPaths(o); !ok {
-		return c, false
-	}
-	both := func(a, b []string) []string {
-		switch {
-		case a == nil:
-			return b
-		case b == nil || slices.Equal(a, b):
-			return a
-		case strings.HasPrefix(a[0], "!") && strings.HasPrefix(b[0], "!"):
-			return slices.Concat(a, b)
-		case strings.HasPrefix(a[0], "!") || strings.HasPrefix(b[0], "!"):
-			ok = false
-			return a
+// and joins both; an error where one rule cannot express it.
+func (c conds) and(o conds) (conds, error) {
+	out := conds{not: draft.Unique(slices.Concat(c.not, o.not)), file: c.file}
+	for _, g := range slices.Concat(c.in, o.in) {
+		if slices.ContainsFunc(out.in, g.covers) {
+			continue // the other says it already
 		}
-		common := slices.DeleteFunc(slices.Clone(a), func(v string) bool { return !slices.Contains(b, v) })
-		ok = ok && len(common) > 0
-		return common
+		out.in = append(slices.DeleteFunc(out.in, func(h group) bool { return h.covers(g) }), g)
 	}
-	merge := func(a, b map[string]string) map[string]string {
-		if a == nil {
-			return b
-		}
-		out := maps.Clone(a)
-		for k, v := range b {
-			if old, is := out[k]; is && old != v {
-				ok = false
-			}
-			out[k] = v
-		}
-		return out
+	slices.SortStableFunc(out.in, func(a, b group) int { return min(len(b.regex), 1) - min(len(a.regex), 1) }) // whose groups may be used
+	out.not = slices.DeleteFunc(out.not, func(n string) bool {                                                 // those that do not concern it
+		return slices.ContainsFunc(out.in, func(g group) bool { return !g.overlaps(group{paths: []string{n}}) })
+	})
+	if o.file != nil && c.file != nil && o.file != c.file {
+		return out, errors.New("its conditions on files are too many for one rule")
 	}
-	c.host, c.method, c.address = both(c.host, o.host), both(c.method, o.method), both(c.address, o.address)
-	c.header, c.query = merge(c.header, o.header), merge(c.query, o.query)
-	not := slices.Concat(c.not, o.not)
-	c.not = nil
-	for _, n := range not { // those that concern it
-		if pathCovers(n, c.path) && c.path != "" {
-			return c, false
-		}
-		if (c.regex != "" || c.paths != nil || pathsOverlap(n, c.path)) && !slices.Contains(c.not, n) {
-			c.not = append(c.not, n)
-		}
+	if out.file == nil {
+		out.file = o.file
 	}
-	if c.protocol == "" {
-		c.protocol = o.protocol
-	} else if o.protocol != "" && o.protocol != c.protocol {
-		return c, false
+	var err error
+	if out.Cond, err = c.Cond.And(o.Cond); err != nil {
+		return out, fmt.Errorf("its conditions are too many for one rule: %w", err)
 	}
-	if c.file == nil {
-		c.file = o.file
-	} else if o.file != nil && o.file != c.file {
-		return c, false
+	if out.excludes(out) {
+		return out, plan.ErrNever
 	}
-	return c, ok
+	return out, nil
 }
 
 // andAll joins each of a with each of b; an error where a pair is too much for one rule.
@@ -412,9 +304,12 @@ func andAll(a, b []conds) ([]conds, error) {
 			if !x.overlaps(y) {
 				continue
 			}
-			both, ok := x.and(y)
-			if !ok {
-				return nil, fmt.Errorf("its conditions are too many for one rule")
+			both, err := x.and(y)
+			if errors.Is(err, plan.ErrNever) {
+				continue
+			}
+			if err != nil {
+				return nil, err
 			}
 			out = append(out, both)
 		}

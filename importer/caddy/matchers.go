@@ -3,6 +3,7 @@ package caddy
 import (
 	"errors"
 	"fmt"
+	"millrace/importer/plan"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -102,9 +103,9 @@ func (m *matcher) merge() {
 		if !a.onlyPath() {
 			return
 		}
-		list = append(list, a.path)
+		list = append(list, a.path())
 	}
-	m.alts = []conds{{paths: list}}
+	m.alts = []conds{onPath(list...)}
 }
 
 // condition translates one matcher into alternatives.
@@ -118,17 +119,17 @@ func condition(d *draft.Directive) ([]conds, error) {
 	case "path_regexp":
 		return pathRegexp(d)
 	case "host":
-		return []conds{{host: lower(d.Args)}}, nil
+		return one(plan.Cond{Host: lower(d.Args)}), nil
 	case "method":
-		return []conds{{method: d.Args}}, nil
+		return one(plan.Cond{Method: d.Args}), nil
 	case "protocol":
 		if p := d.Arg(0); p == "http" || p == "https" {
-			return []conds{{protocol: p}}, nil
+			return one(plan.Cond{Protocol: p}), nil
 		}
 		return nil, errors.New("a rule knows http and https")
 	case "remote_ip", "client_ip":
 		list, err := networks(d.Args)
-		return []conds{{address: list}}, err
+		return one(plan.Cond{Address: list}), err
 	case "header", "header_regexp":
 		return headerCondition(d)
 	case "query":
@@ -143,6 +144,9 @@ func condition(d *draft.Directive) ([]conds, error) {
 	return nil, fmt.Errorf("rules have no condition %s", d.Name)
 }
 
+// one is a condition that has no alternative.
+func one(c plan.Cond) []conds { return []conds{{Cond: c}} }
+
 func lower(list []string) (out []string) {
 	for _, s := range list {
 		out = append(out, strings.ToLower(s))
@@ -156,10 +160,7 @@ func paths(list []string) ([]conds, error) {
 		if strings.ContainsAny(p, "?[]{}%\\") {
 			return nil, fmt.Errorf("%s is no path of a rule: write it as a regex", p)
 		}
-		if p == "*" {
-			p = ""
-		}
-		out = append(out, conds{path: p})
+		out = append(out, onPath(p))
 	}
 	if len(out) > maxAlternatives {
 		return nil, fmt.Errorf("more than %d paths: write a regex", maxAlternatives)
@@ -169,12 +170,10 @@ func paths(list []string) ([]conds, error) {
 
 func pathRegexp(d *draft.Directive) ([]conds, error) {
 	expr := d.Arg(len(d.Args) - 1)
-	re, err := regexp.Compile(expr)
-	if err != nil {
+	if _, err := regexp.Compile(expr); err != nil {
 		return nil, err //nolint:wrapcheck // the caller names the line
 	}
-	_ = re
-	return []conds{{regex: expr}}, nil
+	return []conds{onRegex(expr)}, nil
 }
 
 // networks are addresses as rules have them: a network without host bits.
@@ -201,7 +200,7 @@ func networks(list []string) (out []string, err error) {
 
 // plainValue reports whether a condition's value means itself.
 func plainValue(v string) bool {
-	return !strings.HasPrefix(v, "~") && !strings.HasPrefix(v, "!") && !strings.ContainsAny(v, "{}")
+	return !strings.HasPrefix(v, "~") && !strings.HasPrefix(v, "!") && !strings.ContainsAny(v, "{}") && !draft.HasEnvironment(v)
 }
 
 func headerCondition(d *draft.Directive) ([]conds, error) {
@@ -214,41 +213,43 @@ func headerCondition(d *draft.Directive) ([]conds, error) {
 		if _, err := regexp.Compile(expr); err != nil {
 			return nil, err //nolint:wrapcheck // the caller names the line
 		}
-		return []conds{{header: map[string]string{field: "~" + expr}}}, nil
+		return header(field, plan.Match(expr, false)), nil
 	}
 	field := d.Arg(0)
 	if absent, is := strings.CutPrefix(field, "!"); is {
-		return []conds{{header: map[string]string{absent: ""}}}, nil
+		return header(absent, ""), nil
 	}
 	if len(args) == 1 {
-		return []conds{{header: map[string]string{field: "*"}}}, nil
+		return header(field, "*"), nil
 	}
-	return values(args[1:], func(v string) conds { return conds{header: map[string]string{field: v}} })
-}
-
-func values(list []string, with func(string) conds) (out []conds, err error) {
-	for _, v := range list {
+	var out []conds
+	for _, v := range args[1:] {
 		if !plainValue(v) {
 			return nil, fmt.Errorf("the value %s", v)
 		}
-		out = append(out, with(v))
+		out = append(out, header(field, v)...)
 	}
 	return out, nil
 }
 
+// header is a condition on a field of the request.
+func header(field, value string) []conds {
+	return one(plan.Cond{Header: map[string]string{field: value}})
+}
+
 func queryCondition(d *draft.Directive) ([]conds, error) {
-	c := conds{query: map[string]string{}}
+	c := plan.Cond{Query: map[string]string{}}
 	for _, a := range d.Args {
 		name, value, has := strings.Cut(a, "=")
 		if !has || name == "" || name == "*" || !plainValue(value) || value != "*" && strings.Contains(value, "*") {
 			return nil, fmt.Errorf("the parameter %s", a)
 		}
-		if old, is := c.query[name]; is && old != value {
+		if old, is := c.Query[name]; is && old != value {
 			return nil, fmt.Errorf("several values of %s", name)
 		}
-		c.query[name] = value
+		c.Query[name] = value
 	}
-	return []conds{c}, nil
+	return one(c), nil
 }
 
 func fileCondition(d *draft.Directive) *fileCond {
@@ -289,24 +290,22 @@ func opposite(d *draft.Directive) (conds, error) {
 	}
 	switch d.Name {
 	case "path":
-		alts, err := paths(d.Args)
-		if err != nil {
+		if _, err := paths(d.Args); err != nil {
 			return conds{}, err
 		}
-		c := conds{}
-		for _, a := range alts {
-			c.not = append(c.not, a.path)
+		if onPath(d.Args...).in == nil {
+			return conds{}, errors.New("it is for no path")
 		}
-		return c, nil
+		return conds{not: d.Args}, nil
 	case "remote_ip", "client_ip":
 		list, err := networks(d.Args)
-		return conds{address: refused(list)}, err
+		return conds{Cond: plan.Cond{Address: refused(list)}}, err
 	case "method":
-		return conds{method: refused(d.Args)}, nil
+		return conds{Cond: plan.Cond{Method: refused(d.Args)}}, nil
 	case "host":
-		return conds{header: map[string]string{"Host": ""}}, errors.New("hosts of a rule cannot be excluded: list those that it is for")
+		return conds{}, errors.New("hosts of a rule cannot be excluded: list those that it is for")
 	case "protocol":
-		return conds{protocol: map[string]string{"http": "https", "https": "http"}[d.Arg(0)]}, nil
+		return conds{Cond: plan.Cond{Protocol: map[string]string{"http": "https", "https": "http"}[d.Arg(0)]}}, nil
 	case "file":
 		f := fileCondition(d)
 		f.absent = true
@@ -317,7 +316,7 @@ func opposite(d *draft.Directive) (conds, error) {
 			return conds{}, errors.Join(errors.New("it is not one value"), err)
 		}
 		c := alts[0]
-		for _, m := range []map[string]string{c.header, c.query} {
+		for _, m := range []map[string]string{c.Header, c.Query} {
 			for k, v := range m {
 				switch v {
 				case "*":

@@ -30,14 +30,14 @@ func (t *site) addMiddleware(d *draft.Directive, sc *scope, alts []conds, args [
 	case "basic_auth", "basicauth":
 		node, err := t.passwords(d, args)
 		if err != nil {
-			t.close(d, err.Error())
+			t.Close(d, err.Error())
 			return
 		}
 		w.guard, w.apply = true, func(n *draft.Node, _ *answer) { n.Set("auth", node.Clone()) }
 	case "forward_auth":
 		node, err := t.forward(d, args)
 		if err != nil {
-			t.close(d, err.Error())
+			t.Close(d, err.Error())
 			return
 		}
 		w.guard, w.apply = true, func(n *draft.Node, _ *answer) { n.Set("auth", node.Clone()) }
@@ -61,7 +61,7 @@ func (t *site) other(d *draft.Directive) {
 	case strings.HasPrefix(do, "="):
 		t.im.Whole(d, draft.Defaulted, do[1:])
 	case guards:
-		t.close(d, do)
+		t.Close(d, do)
 	default:
 		t.im.Leave(d, do)
 	}
@@ -133,7 +133,7 @@ func (t *site) fields(d *draft.Directive, sc *scope, alts []conds, args []string
 	}
 	w.apply = func(n *draft.Node, _ *answer) { merge(n.Child("headers"), rules) }
 	if sc.top && len(alts) == 1 && alts[0].any() {
-		merge(t.node.Child("headers"), rules)
+		merge(t.Keys.Child("headers"), rules)
 		return
 	}
 	w.alts = alts
@@ -164,26 +164,27 @@ func (t *site) passwords(d *draft.Directive, args []string) (*draft.Node, error)
 	case len(args) > 0 && args[0] != "bcrypt" && args[0] != "argon2id":
 		return nil, fmt.Errorf("hashes are bcrypt or argon2id: millrace hash-password makes them")
 	case len(args) > 1:
-		node.Set("realm", text(args[1]))
+		node.Set("realm", draft.Text(args[1]))
 	}
 	users := draft.Map()
 	for _, b := range d.Block {
 		hash := b.Arg(0)
-		if !strings.HasPrefix(hash, "$") && !strings.HasPrefix(hash, "{$") {
+		if draft.HasEnvironment(hash) {
+			users.Set(b.Name, draft.Text(hash))
+			t.im.Used(b)
+			continue
+		}
+		if !strings.HasPrefix(hash, "$") {
 			plain, err := base64.StdEncoding.DecodeString(hash)
 			if err != nil || len(b.Args) != 1 {
 				return nil, fmt.Errorf("the password of %s: millrace hash-password makes the hash", b.Name)
 			}
 			hash = string(plain)
 		}
-		if !regexp.MustCompile(`^\$(2[aby]\$\d\d\$.{53}|argon2id\$.+)$`).MatchString(hash) && !strings.HasPrefix(hash, "{$") {
+		if !regexp.MustCompile(`^\$(2[aby]\$\d\d\$.{53}|argon2id\$.+)$`).MatchString(hash) {
 			return nil, fmt.Errorf("the hash of %s is neither bcrypt nor argon2id: millrace hash-password makes one", b.Name)
 		}
-		if strings.HasPrefix(hash, "{$") {
-			users.Set(b.Name, text(hash))
-		} else {
-			users.Set(b.Name, draft.Verbatim(hash))
-		}
+		users.Set(b.Name, draft.Verbatim(hash))
 		t.im.Used(b)
 	}
 	if users.Len() == 0 {
@@ -215,7 +216,7 @@ func (t *site) forward(d *draft.Directive, args []string) (*draft.Node, error) {
 				if strings.Contains(n, ">") {
 					return nil, fmt.Errorf("fields that get another name on the way: %s", n)
 				}
-				copied.Add(text(n))
+				copied.Add(draft.Text(n))
 			}
 		case "header_up", "transport":
 			return nil, fmt.Errorf("%s in it: write auth.url (docs/protection.md)", b.Name)
@@ -229,7 +230,7 @@ func (t *site) forward(d *draft.Directive, args []string) (*draft.Node, error) {
 		return nil, errors.New("write auth.url, which has no variables (docs/protection.md)")
 	}
 	t.im.Used(d)
-	node := draft.Map().Set("url", text(to[0]+uri))
+	node := draft.Map().Set("url", draft.Text(to[0]+uri))
 	if copied.Len() > 0 {
 		node.Set("copy", copied)
 	}

@@ -18,13 +18,13 @@ func (t *site) php(d *draft.Directive, sc *scope, args []string, a *answer) erro
 	if len(to) == 0 {
 		return errors.New("name php-fpm's socket in php.to")
 	}
-	o.Set("to", texts(to...))
+	o.Set("to", draft.OneOrMore(to...))
 	params := draft.Map()
 	for _, b := range d.Block {
 		t.im.Used(b)
 		switch b.Name {
 		case "root":
-			o.Set("root", text(b.Arg(0)))
+			o.Set("root", draft.Text(b.Arg(0)))
 			if root == "" {
 				root = t.im.path(b.Arg(0))
 			}
@@ -33,12 +33,12 @@ func (t *site) php(d *draft.Directive, sc *scope, args []string, a *answer) erro
 		case "try_files":
 			t.im.Leave(b, "php looks for files, then folders, then php.front")
 		case "env":
-			value, err := template(b.Arg(1), inText, 0)
+			value, err := template(b.Arg(1), inText, "")
 			if err != nil || strings.Contains(value, "{") {
 				t.im.Leave(b, "params of php have no variables")
 				continue
 			}
-			params.Set(b.Arg(0), text(value))
+			params.Set(b.Arg(0), draft.Text(value))
 		case "dial_timeout", "read_timeout":
 			t.setDuration(b, o, map[string]string{"dial_timeout": "connect", "read_timeout": "timeout"}[b.Name])
 		case "split", "resolve_root_symlink", "capture_stderr", "write_timeout":
@@ -60,8 +60,8 @@ func (t *site) php(d *draft.Directive, sc *scope, args []string, a *answer) erro
 	a.build = func(key string) (*draft.Node, error) {
 		folder, options := root, o
 		switch prefix := strings.TrimSuffix(key, "/"); {
-		case strings.HasPrefix(key, "@") && a.path != "":
-			return nil, fmt.Errorf("php below %s: write the route by hand", a.path)
+		case strings.HasPrefix(key, "@") && a.in != nil:
+			return nil, fmt.Errorf("php below %s: write the route by hand", a.path())
 		case strings.HasPrefix(key, "@"), prefix == "":
 		case a.strips && key == sc.strip:
 		case strings.Contains(key, "*") || !strings.HasSuffix(key, "/"):
@@ -69,7 +69,7 @@ func (t *site) php(d *draft.Directive, sc *scope, args []string, a *answer) erro
 		default:
 			folder = path.Join(root, prefix)
 		}
-		n := draft.Map().Set("static", draft.Map().Set("root", text(folder)).Flow())
+		n := draft.Map().Set("static", draft.Map().Set("root", draft.Text(folder)).Flow())
 		if options.Len() == 1 {
 			return n.Set("php", options.Get("to")), nil
 		}
@@ -99,7 +99,7 @@ func (t *site) front(b *draft.Directive, o *draft.Node) {
 		o.Set("front", draft.Text("off"))
 	case "index.php":
 	default:
-		o.Set("index", text(name)).Set("front", text(name))
+		o.Set("index", draft.Text(name)).Set("front", draft.Text(name))
 	}
 }
 
@@ -107,7 +107,7 @@ func (t *site) front(b *draft.Directive, o *draft.Node) {
 // scripts answer.
 func (t *site) served(d *draft.Directive, sc *scope) {
 	if !sc.fileServer {
-		t.close(d, "there is no file_server beside it, so Caddy shows no file of the folder, and here files are shown: look whether that is right")
+		t.Close(d, "there is no file_server beside it, so Caddy shows no file of the folder, and here files are shown: look whether that is right")
 	}
 }
 

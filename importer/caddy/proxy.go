@@ -39,8 +39,8 @@ func upstreams(list []string, tls bool, h2c bool) (out []string, err error) {
 			host, ports = rest[:i], rest[i+1:]
 			_, _, isRange = strings.Cut(ports, "-")
 		}
-		if !isRange || strings.Contains(ports, "{") {
-			if strings.Contains(strings.ReplaceAll(rest, "{$", ""), "{") {
+		if !isRange || draft.HasEnvironment(ports) || strings.Contains(ports, "{") {
+			if strings.Contains(rest, "{") {
 				return nil, fmt.Errorf("%s: an upstream's address has no variables", u)
 			}
 			out = append(out, scheme+"://"+rest)
@@ -106,9 +106,9 @@ func (t *site) proxy(d *draft.Directive, sc *scope, args []string, a *answer) er
 			p.header(e.line, e.line.Args, p.request, inProxy)
 		}
 	}
-	out := draft.Map().Set("to", texts(to...))
+	out := draft.Map().Set("to", draft.OneOrMore(to...))
 	if sc.strip != "" {
-		out.Set("strip_prefix", text(sc.strip))
+		out.Set("strip_prefix", draft.Text(sc.strip))
 	}
 	if rewrite != nil {
 		out.Set("rewrite", rewrite)
@@ -152,7 +152,7 @@ func (p *proxyDraft) paths(sc *scope, to []string) (*draft.Node, error) {
 	if strings.Contains(sc.to, "{") || !strings.HasPrefix(sc.to, "/") {
 		return nil, fmt.Errorf("write %s as proxy.rewrite", sc.to)
 	}
-	return listOf(draft.Map().Set("path", draft.Verbatim(".*")).Set("to", text(sc.to)).Flow()), nil
+	return listOf(draft.Map().Set("path", draft.Verbatim(".*")).Set("to", draft.Text(sc.to)).Flow()), nil
 }
 
 // option translates a line of the block.
@@ -212,7 +212,7 @@ func (p *proxyDraft) health1(b *draft.Directive) {
 	switch b.Name {
 	case "health_uri", "health_path":
 		path, _, _ := strings.Cut(b.Arg(0), "?")
-		p.health.Set("path", text(path))
+		p.health.Set("path", draft.Text(path))
 	case "health_interval":
 		t.setDuration(b, p.health, "interval")
 	case "health_timeout":
@@ -249,7 +249,7 @@ func (p *proxyDraft) policy(b *draft.Directive) {
 	set := func(balance, by string) {
 		p.o.Set("balance", draft.Text(balance))
 		if by != "" {
-			p.o.Set("hash_by", text(by))
+			p.o.Set("hash_by", draft.Text(by))
 		}
 	}
 	switch b.Arg(0) {
@@ -283,7 +283,7 @@ func (p *proxyDraft) policy(b *draft.Directive) {
 	case "cookie":
 		name := b.Arg(1)
 		name = cmp.Or(name, "lb")
-		p.o.Set("sticky", text(name))
+		p.o.Set("sticky", draft.Text(name))
 	default:
 		p.t.im.Leave(b, "write proxy.balance")
 	}
@@ -306,14 +306,14 @@ func (p *proxyDraft) transport(b *draft.Directive) {
 			p.tls.Set("insecure", draft.Number(true))
 		case "tls_server_name":
 			p.secure = true
-			p.tls.Set("server_name", text(e.Arg(0)))
+			p.tls.Set("server_name", draft.Text(e.Arg(0)))
 		case "tls_client_auth":
 			if len(e.Args) != 2 {
 				t.im.Leave(e, "name the files in proxy.tls.cert and key")
 				continue
 			}
 			p.secure = true
-			p.tls.Set("cert", text(t.im.path(e.Arg(0)))).Set("key", text(t.im.path(e.Arg(1))))
+			p.tls.Set("cert", draft.Text(t.im.path(e.Arg(0)))).Set("key", draft.Text(t.im.path(e.Arg(1))))
 		case "tls_trusted_ca_certs", "tls_trust_pool":
 			p.trust(e)
 		case "dial_timeout":
@@ -362,7 +362,7 @@ func (p *proxyDraft) trust(e *draft.Directive) {
 		p.t.im.Leave(e, "name a PEM file in proxy.tls.ca")
 		return
 	}
-	p.tls.Set("ca", text(p.t.im.path(file)))
+	p.tls.Set("ca", draft.Text(p.t.im.path(file)))
 }
 
 // header translates header_up, header_down and request_header.
@@ -388,7 +388,7 @@ func (p *proxyDraft) header(d *draft.Directive, args []string, to *draft.Node, i
 					t.im.Leave(d, "write proxy.host: client, upstream, or a name")
 					return
 				}
-				p.o.Set("host", text(value))
+				p.o.Set("host", draft.Text(value))
 			}
 			t.im.Used(d)
 			return
@@ -419,7 +419,7 @@ func fieldRule(to *draft.Node, field string, args []string, in where) error {
 			list = draft.List().Flow()
 			to.Set("remove", list)
 		}
-		list.Add(text(name))
+		list.Add(draft.Text(name))
 		return nil
 	}
 	if len(args) > 1 {
@@ -428,7 +428,7 @@ func fieldRule(to *draft.Node, field string, args []string, in where) error {
 	if len(args) == 0 {
 		return errors.New("a value is missing")
 	}
-	value, err := template(args[0], in, 0)
+	value, err := template(args[0], in, "")
 	if err != nil {
 		return fmt.Errorf("write the value by hand: %w", err)
 	}
@@ -439,6 +439,6 @@ func fieldRule(to *draft.Node, field string, args []string, in where) error {
 	case '?':
 		key = "default"
 	}
-	to.Child(key).Set(name, text(value))
+	to.Child(key).Set(name, draft.Text(value))
 	return nil
 }

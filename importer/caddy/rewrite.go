@@ -2,6 +2,7 @@ package caddy
 
 import (
 	"fmt"
+	"millrace/importer/plan"
 	"regexp"
 	"strings"
 
@@ -38,7 +39,7 @@ func (t *site) changes(d *draft.Directive, sc *scope, alts []conds, args []strin
 
 // within notes the rewrite of a block for what answers in it.
 func (t *site) within(d *draft.Directive, sc *scope, target string) {
-	to, err := template(target, inRule, groups(sc.alts[0]))
+	to, err := template(target, inRule, sc.alts[0].regex())
 	if err != nil {
 		t.im.Leave(d, fmt.Sprintf("write the rewrite by hand: %v", err))
 		sc.broken = d
@@ -49,30 +50,29 @@ func (t *site) within(d *draft.Directive, sc *scope, target string) {
 
 // rewrite translates rewrite into a rule.
 func (t *site) rewrite(d *draft.Directive, c conds, target string, m *matcher) {
-	to, err := template(target, inRule, groups(c))
+	to, err := template(target, inRule, c.regex())
 	if err != nil {
 		t.im.Leave(d, fmt.Sprintf("write the rewrite by hand: %v", err))
 		return
 	}
 	to = strings.TrimSuffix(strings.TrimSuffix(to, "?{query}"), "{uri}") + map[bool]string{true: "{path}"}[strings.HasSuffix(strings.TrimSuffix(to, "?{query}"), "{uri}")]
-	if c.file != nil || c.not != nil {
+	if c.file != nil {
 		t.rewriteMissing(d, c, to)
 		return
-	}
-	if !strings.HasPrefix(to, "/") && !strings.HasPrefix(to, "{") {
-		to = "/" + to
 	}
 	if strings.Contains(to, "{uri}") {
 		t.im.Leave(d, "{uri} within a rewrite: write {path}, and {query} behind a question mark")
 		return
 	}
-	t.add(&answer{conds: c, line: d, name: m.name, goesOn: true, action: draft.Map().Set("rewrite", text(to)).Flow()})
+	t.add(&answer{conds: c, line: d, name: m.name, goesOn: true, action: plan.Rewrite(to)})
 }
 
 // rewriteMissing translates a front controller that is written by hand, as a rewrite of
 // what is no file.
 func (t *site) rewriteMissing(d *draft.Directive, c conds, to string) {
-	if c.file == nil || !c.file.absent || !(conds{}).covers(c) || c.path != "" || c.regex != "" || c.paths != nil || c.not != nil || c.method != nil || c.header != nil || strings.Contains(to, "{") {
+	rest := c
+	rest.file = nil
+	if !c.file.absent || !rest.any() || strings.Contains(to, "{") {
 		t.im.Leave(d, "rules do not look for files, and are for all paths but some: static.try does (docs/routes.md)")
 		return
 	}
@@ -115,7 +115,7 @@ func (t *site) uri(d *draft.Directive, sc *scope, alts []conds, args []string, w
 		}
 		return
 	case kind == "strip_prefix" && !sc.top && whole:
-		if len(alts) != 1 || alts[0].path != strings.TrimSuffix(what, "/")+"/*" {
+		if len(alts) != 1 || alts[0].path() != strings.TrimSuffix(what, "/")+"/*" {
 			sc.broken = d
 			t.im.Leave(d, "the prefix is not that of the block: write the route by hand")
 			return
@@ -124,16 +124,15 @@ func (t *site) uri(d *draft.Directive, sc *scope, alts []conds, args []string, w
 		return
 	}
 	for _, c := range alts {
-		own := conds{path: strings.TrimSuffix(what, "/") + "/*"}
-		to := "/{1}"
+		own, to := onPath(strings.TrimSuffix(what, "/")+"/*"), "/{1}"
 		if kind == "strip_suffix" {
-			own, to = conds{regex: "^(.*)" + regexp.QuoteMeta(what) + "$"}, "{1}"
+			own, to = onRegex("^(.*)"+regexp.QuoteMeta(what)+"$"), "{1}"
 		}
-		both, ok := c.and(own)
-		if !ok || both.path != own.path || both.regex != own.regex || both.paths != nil || both.file != nil || both.not != nil {
+		both, err := own.and(c)
+		if err != nil || both.path() != own.path() || both.regex() != own.regex() || both.file != nil {
 			t.im.Leave(d, "write a rule with rewrite")
 			return
 		}
-		t.add(&answer{conds: both, line: d, goesOn: true, action: draft.Map().Set("rewrite", draft.Text(to)).Flow()})
+		t.add(&answer{conds: both, line: d, goesOn: true, action: plan.Rewrite(to)})
 	}
 }

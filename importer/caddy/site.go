@@ -2,6 +2,7 @@ package caddy
 
 import (
 	"fmt"
+	"millrace/importer/plan"
 	"slices"
 	"strings"
 
@@ -11,30 +12,12 @@ import (
 // site is a block of a Caddyfile that is being translated: first into a list of answers in
 // the order in which Caddy would try them, then into rules and routes that do the same.
 type site struct {
+	*plan.Site
 	im      *importer
-	block   *block
-	node    *draft.Node
 	answers []*answer
-	closed  []string // why nobody is let in until somebody has looked
-	names   map[string]bool
-	first   []ruleDraft // before all others
-	routes  *draft.Node
 	nested  int
-	links   []link      // rules to routes that are written later
 	errors  *draft.Node // pages, for each route
 	missing []string    // of a rewrite of what is no file, at the top
-}
-
-// ruleDraft is a rule, with the comment above it.
-type ruleDraft struct {
-	node    *draft.Node
-	comment string
-}
-
-// link is a rule that leads to another answer's route.
-type link struct {
-	rule *draft.Node
-	to   *answer
 }
 
 // answer is a directive that answers some requests (respond, file_server,
@@ -46,11 +29,9 @@ type answer struct {
 	action      *draft.Node
 	build       func(key string) (*draft.Node, error) // a route for a key; nil: action is all
 	middlewares []*middleware
-	guard       bool    // it keeps clients out, so all spellings of its path are meant
-	strips      bool    // only its own path leads to it
-	goesOn      bool    // a rewrite
-	same        *answer // the answer whose route this leads to
-	route       string  // what was written
+	guard       bool // it keeps clients out, so all spellings of its path are meant
+	strips      bool // only its own path leads to it
+	goesOn      bool // a rewrite
 
 	proxies bool
 	static  bool
@@ -78,15 +59,7 @@ type scope struct {
 	broken      *draft.Directive // a line that changes paths in a way that is not known
 	middlewares []*middleware
 	top         bool
-	plain       bool // for plain HTTP
 	fileServer  bool // something in it, or around it, serves files
-}
-
-// close makes the site answer 403 until somebody has looked at a line: for lines that may
-// keep clients out and cannot be translated.
-func (t *site) close(d *draft.Directive, do string) {
-	t.im.Leave(d, do+". The site answers 403 until its first rule is removed")
-	t.closed = draft.AppendNew(t.closed, d.At()+": "+d.String())
 }
 
 // find looks a matcher up by its name, in the block and those around it.
@@ -196,7 +169,7 @@ func (t *site) unmatchable(d *draft.Directive, m *matcher, err error) {
 	case "header", "encode", "log_skip", "skip_log", "log_append", "log_name", "root", "vars", "templates", "push", "request_header", "rewrite", "uri", "try_files", "method", "tracing", "map":
 		t.im.Leave(d, do)
 	default:
-		t.close(d, do)
+		t.Close(d, do)
 	}
 }
 
@@ -207,17 +180,17 @@ const maxNested = 16
 func (t *site) group(d *draft.Directive, sc *scope, alts []conds, name string) {
 	t.im.Used(d)
 	if t.nested++; t.nested > maxNested {
-		t.close(d, "too many blocks in one another")
+		t.Close(d, "too many blocks in one another")
 		return
 	}
 	defer func() { t.nested-- }()
-	inner := &scope{outer: sc, alts: alts, root: sc.root, strip: sc.strip, to: sc.to, try: sc.try, broken: sc.broken, middlewares: slices.Clone(sc.middlewares), plain: sc.plain, fileServer: sc.fileServer}
+	inner := &scope{outer: sc, alts: alts, root: sc.root, strip: sc.strip, to: sc.to, try: sc.try, broken: sc.broken, middlewares: slices.Clone(sc.middlewares), fileServer: sc.fileServer}
 	before := len(t.answers)
 	if d.Name == "handle_path" {
 		prefix := strings.TrimSuffix(d.Arg(0), "*")
 		switch {
-		case len(alts) != 1 || !strings.HasSuffix(d.Arg(0), "/*") || strings.Count(d.Arg(0), "*") > 1 || alts[0].path != d.Arg(0):
-			t.close(d, "handle_path takes a path that ends in /*: write the route by hand")
+		case len(alts) != 1 || !strings.HasSuffix(d.Arg(0), "/*") || strings.Count(d.Arg(0), "*") > 1 || alts[0].path() != d.Arg(0):
+			t.Close(d, "handle_path takes a path that ends in /*: write the route by hand")
 			return
 		case sc.strip != "":
 			inner.strip = strings.TrimSuffix(sc.strip, "/") + prefix
@@ -243,7 +216,7 @@ func (t *site) group(d *draft.Directive, sc *scope, alts []conds, name string) {
 				continue
 			}
 		}
-		t.add(&answer{conds: c, line: d, name: name, action: draft.Map().Set("respond", draft.Map().Set("status", draft.Number(200)).Flow()).Flow(), middlewares: inner.middlewares})
+		t.add(&answer{conds: c, line: d, name: name, action: empty(200), middlewares: inner.middlewares})
 	}
 }
 
@@ -251,7 +224,7 @@ func (t *site) group(d *draft.Directive, sc *scope, alts []conds, name string) {
 func (t *site) add(a *answer) {
 	const most = 500
 	if len(t.answers) >= most {
-		t.close(a.line, fmt.Sprintf("a site has at most %d answers", most))
+		t.Close(a.line, fmt.Sprintf("a site has at most %d answers", most))
 		return
 	}
 	t.answers = append(t.answers, a)
@@ -279,7 +252,7 @@ func (t *site) terminal(d *draft.Directive, sc *scope, alts []conds, args []stri
 			a.action, err = t.errorAnswer(d, args)
 			a.guard = true
 		case "abort":
-			a.action, a.guard = draft.Map().Set("deny", draft.Map().Flow()).Flow(), true
+			a.action, a.guard = draft.Denied(403), true
 			t.im.Standard(d, "a connection is not closed without an answer: 403")
 		case "reverse_proxy":
 			err = t.proxy(d, sc, args, a)
@@ -350,6 +323,11 @@ func (t *site) nameOf(sc *scope) string {
 	return ""
 }
 
+// empty is an answer without a body.
+func empty(status int) *draft.Node {
+	return draft.Map().Set("respond", draft.Map().Set("status", draft.Number(status)).Flow()).Flow()
+}
+
 // refuses reports whether an action keeps clients out.
 func refuses(action *draft.Node) bool {
 	if action == nil || action.Get("deny") != nil {
@@ -357,17 +335,4 @@ func refuses(action *draft.Node) bool {
 	}
 	status := action.Get("respond").Get("status")
 	return status.Plain() >= "400"
-}
-
-// name is a name for a route that no other has.
-func (t *site) freeName(name, kind string) string {
-	if name == "" {
-		name = "@" + kind
-	}
-	base := name
-	for n := 2; t.names[name]; n++ {
-		name = fmt.Sprint(base, n)
-	}
-	t.names[name] = true
-	return name
 }

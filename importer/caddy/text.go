@@ -10,38 +10,6 @@ import (
 	"millrace/importer/draft"
 )
 
-// environment matches {$NAME:default}, which Caddy replaces while it reads the file.
-const environment = `\{\$([A-Za-z_][A-Za-z0-9_]*)(?::([^{}]*))?\}`
-
-// text is a text in which variables of the environment become ours.
-func text(s string) *draft.Node {
-	var b strings.Builder
-	rest := 0
-	for _, m := range regexp.MustCompile(environment).FindAllStringSubmatchIndex(s, -1) {
-		b.WriteString(strings.ReplaceAll(s[rest:m[0]], "$", "$$"))
-		b.WriteString("${" + s[m[2]:m[3]])
-		if m[4] >= 0 {
-			b.WriteString(":-" + s[m[4]:m[5]])
-		}
-		b.WriteString("}")
-		rest = m[1]
-	}
-	b.WriteString(strings.ReplaceAll(s[rest:], "$", "$$"))
-	return draft.Verbatim(b.String())
-}
-
-// texts is a list of them, on one line; one alone is a text.
-func texts(list ...string) *draft.Node {
-	if len(list) == 1 {
-		return text(list[0])
-	}
-	n := draft.List()
-	for _, s := range list {
-		n.Add(text(s))
-	}
-	return n.Flow()
-}
-
 // where is the place of a text, which decides what placeholders it may have.
 type where int
 
@@ -77,17 +45,12 @@ func variables(in where) map[string]string {
 	return v
 }
 
-// template translates a text with Caddy's placeholders into one with ours. groups is how
-// many captures the expression of its matcher has.
-func template(s string, in where, groups int) (string, error) {
+// template translates a text with Caddy's placeholders into one with ours. expr is the
+// expression whose groups it may have.
+func template(s string, in where, expr string) (string, error) {
 	known := variables(in)
 	var b strings.Builder
 	for s != "" {
-		if m := regexp.MustCompile("^" + environment).FindString(s); m != "" {
-			b.WriteString(m)
-			s = s[len(m):]
-			continue
-		}
 		if s[0] != '{' && s[0] != '}' {
 			b.WriteByte(s[0])
 			s = s[1:]
@@ -107,7 +70,7 @@ func template(s string, in where, groups int) (string, error) {
 			continue
 		}
 		s = rest
-		to, err := placeholder(name, in, groups, known)
+		to, err := placeholder(name, in, expr, known)
 		if err != nil {
 			return "", err
 		}
@@ -116,16 +79,17 @@ func template(s string, in where, groups int) (string, error) {
 	return b.String(), nil
 }
 
-func placeholder(name string, in where, groups int, known map[string]string) (string, error) {
+func placeholder(name string, in where, expr string, known map[string]string) (string, error) {
 	if to := known[name]; to != "" {
 		return to, nil
 	}
 	if env, is := strings.CutPrefix(name, "env."); is {
-		return "{$" + env + "}", nil
+		return draft.Environment(env, ""), nil
 	}
 	if m := regexp.MustCompile(`^(?:re|http\.regexp)\.(?:\w+\.)?(\d+)$`).FindStringSubmatch(name); m != nil && in == inRule {
-		var n int
-		if _, err := fmt.Sscan(m[1], &n); err != nil || n > groups || n == 0 {
+		re, err := regexp.Compile(expr)
+		n, bad := strconv.Atoi(m[1])
+		if err != nil || bad != nil || n > re.NumSubexp() || n == 0 {
 			return "", fmt.Errorf("{%s} is no group of the expression", name)
 		}
 		return "{" + m[1] + "}", nil

@@ -1,6 +1,6 @@
 // Package caddyconf reads Caddyfiles: words, blocks, snippets and imports. It
 // knows no directives, so none stops it. Variables of the environment
-// ({$NAME:default}) are left as they are.
+// ({$NAME:default}) are those of [draft.Environment].
 package caddyconf
 
 import (
@@ -74,6 +74,10 @@ func (p *parser) read(name string) ([]*draft.Directive, error) {
 	if err != nil {
 		return nil, err
 	}
+	text = regexp.MustCompile(`\{\$([A-Za-z_][A-Za-z0-9_]*)(?::([^{}\s]*))?\}`).ReplaceAllStringFunc(text, func(v string) string {
+		variable, value, _ := strings.Cut(v[2:len(v)-1], ":")
+		return draft.Environment(variable, value)
+	})
 	tokens, err := lex(name, text)
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"millrace/importer/draft"
 	"net"
 	"os"
 	"os/exec"
@@ -119,7 +120,7 @@ func (s *Server) loopback(text []byte, o CaddyOptions) ([]byte, error) {
 // hostOf is a host that an address answers for.
 func hostOf(host string) string {
 	switch {
-	case host == "" || strings.ContainsAny(host, "{}"):
+	case host == "" || draft.HasEnvironment(host):
 		return "localhost"
 	case strings.HasPrefix(host, "*."):
 		return "any" + host[1:]

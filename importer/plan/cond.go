@@ -148,6 +148,52 @@ func Below(path string) string {
 	return path + "**"
 }
 
+// Covers reports whether c certainly holds wherever o does, whatever their paths.
+func (c Cond) Covers(o Cond) bool {
+	same := func(a, b map[string]string) bool {
+		for k, v := range a {
+			if have, named := b[k]; !named || have != v { // "" is said of what must be missing
+				return false
+			}
+		}
+		return true
+	}
+	return (c.Protocol == "" || c.Protocol == o.Protocol) && contains(c.Host, o.Host) && contains(c.Method, o.Method) && (c.Address == nil || slices.Equal(c.Address, o.Address)) &&
+		same(c.Header, o.Header) && same(c.Query, o.Query) && same(c.Cookie, o.Cookie)
+}
+
+// contains reports whether each value that list b allows is allowed by a; nil allows
+// everything.
+func contains(a, b []string) bool {
+	all := func(list, in []string) bool {
+		return !slices.ContainsFunc(list, func(v string) bool { return !slices.Contains(in, v) })
+	}
+	switch {
+	case len(a) == 0:
+		return true
+	case len(b) == 0:
+		return false
+	case negative(a[0]) && negative(b[0]):
+		return all(a, b)
+	case negative(a[0]):
+		return !slices.ContainsFunc(b, func(v string) bool { return slices.Contains(a, "!"+v) })
+	}
+	return !negative(b[0]) && all(b, a)
+}
+
+// Overlaps reports whether both may hold for one request, whatever their paths.
+func (c Cond) Overlaps(o Cond) bool {
+	apart := func(a, b []string) bool {
+		if len(a) == 0 || len(b) == 0 || negative(a[0]) || negative(b[0]) {
+			return false
+		}
+		return !slices.ContainsFunc(a, func(v string) bool {
+			return slices.ContainsFunc(b, func(w string) bool { return v == w || strings.Contains(v+w, "*") })
+		})
+	}
+	return !apart(c.Host, o.Host) && !apart(c.Method, o.Method) && (c.Protocol == "" || o.Protocol == "" || c.Protocol == o.Protocol)
+}
+
 func negative(s string) bool { return strings.HasPrefix(s, "!") }
 
 // both is a list of what two others allow; nil allows everything.

@@ -77,13 +77,13 @@ func (c *Config) Listeners(root *draft.Node) {
 			}
 		}
 	}
-	root.Set("listen", draft.Texts(draft.Listen(plain)...))
+	root.Set("listen", draft.Texts(draft.Listen(append(plain, c.Redirecting...))...))
 	if len(secure) == 0 {
 		return
 	}
 	tls := draft.Map().Set("listen", draft.Texts(draft.Listen(secure)...)).Fill("certificates", pairs)
 	switch {
-	case c.Auto != nil && c.Auto.Len() > 0 || c.Auto != nil && c.Auto.Plain() != "":
+	case c.Auto != nil:
 		tls.Set("auto", c.Auto)
 	case pairs.Len() == 0:
 		tls.Set("auto", draft.Map().Flow(), "no certificate could be taken over: these come by themselves")

@@ -29,10 +29,11 @@ import (
 // Config is a config of another server, as far as it is about more than one site.
 type Config struct {
 	*draft.Ledger
-	Name    string // of the original: nginx
-	Servers []*Server
-	TLS     *draft.Node // what it says of TLS beside certificates; nil for nothing
-	Auto    *draft.Node // where certificates come from that no file has; nil: as by default
+	Name        string // of the original: nginx
+	Servers     []*Server
+	TLS         *draft.Node // what it says of TLS beside certificates; nil for nothing
+	Auto        *draft.Node // where certificates come from that no file has; nil: as by default
+	Redirecting []string    // addresses at which clients are sent to TLS
 	// Upgrade is what clients get over plain HTTP from a server that has TLS alone where
 	// others have both, and why.
 	Upgrade func(s *Server) *Rule

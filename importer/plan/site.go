@@ -303,24 +303,38 @@ func (t *Site) moved(inner *Site, key string) string {
 	return name
 }
 
+// rank is when the path is compared with a key: paths first, then patterns, then folders.
+func rank(key string) int {
+	switch {
+	case strings.Contains(key, "*"):
+		return 1
+	case strings.HasSuffix(key, "/"):
+		return 2
+	}
+	return 0
+}
+
+// Before reports whether the path is compared with a key before another.
+func Before(key, other string) bool {
+	if rank(key) != rank(other) {
+		return rank(key) < rank(other)
+	}
+	return len(key) > len(other)
+}
+
 // searched are the keys of routes in the order in which the path is compared with them.
-func (t *Site) searched() (keys []string) {
-	rank := func(key string) int {
+func (t *Site) searched() []string {
+	keys := slices.DeleteFunc(slices.Clone(t.order), func(k string) bool { return strings.HasPrefix(k, "@") })
+	slices.SortStableFunc(keys, func(a, b string) int {
 		switch {
-		case strings.Contains(key, "*"):
+		case rank(a)+rank(b) == 0:
+			return 0
+		case Before(a, b):
+			return -1
+		case Before(b, a):
 			return 1
-		case strings.HasSuffix(key, "/"):
-			return 2
 		}
 		return 0
-	}
-	for _, key := range t.order {
-		if !strings.HasPrefix(key, "@") {
-			keys = append(keys, key)
-		}
-	}
-	slices.SortStableFunc(keys, func(a, b string) int {
-		return cmp.Or(rank(a)-rank(b), map[bool]int{true: len(b) - len(a)}[rank(a) > 0])
 	})
 	return keys
 }
