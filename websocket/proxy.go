@@ -9,7 +9,6 @@ import (
 	"millrace/internal/lane"
 	"millrace/internal/observe/trace"
 	"millrace/internal/upstream"
-	"millrace/internal/wire/field"
 	"millrace/internal/wire/message"
 	"millrace/proxy"
 )
@@ -35,7 +34,7 @@ func (h *Handler) passOn(w http.ResponseWriter, r *http.Request, place *seat) {
 	_, _ = rand.Read(nonce[:]) // never fails
 	key := base64.StdEncoding.EncodeToString(nonce[:])
 	out.Fields.Set("Sec-Websocket-Key", key)
-	res, tunnel, err := h.pool.Upgrade(out.HTTP(r.Context())) //nolint:bodyclose // Answer closes it; that of a 101 is empty
+	res, tunnel, err := h.pool.Upgrade(r.Context(), out)
 	if err == nil && tunnel != nil {
 		if err = agreed(res, key); err != nil {
 			_ = tunnel.Close()
@@ -46,8 +45,8 @@ func (h *Handler) passOn(w http.ResponseWriter, r *http.Request, place *seat) {
 	case err != nil:
 		h.proxy.Fail(w, r, err)
 	case tunnel == nil:
-		h.logUpstreamRefused(r, res.StatusCode)
-		h.proxy.Answer(w, r, &q, upstream.AnswerOf(res))
+		h.logUpstreamRefused(r, res.Status)
+		h.proxy.Answer(w, r, &q, res)
 	default:
 		h.join(w, r, res, tunnel, place)
 	}
@@ -55,21 +54,21 @@ func (h *Handler) passOn(w http.ResponseWriter, r *http.Request, place *seat) {
 
 // agreed checks the upstream's answer to the handshake that this proxy has made (RFC
 // 6455, 4.1).
-func agreed(res *http.Response, key string) error {
+func agreed(res *upstream.Answer, key string) error {
 	switch {
-	case !field.Has(res.Header["Upgrade"], "websocket"):
-		return fmt.Errorf("%w: it switches to %.64q, not to WebSocket", upstream.ErrProtocol, res.Header.Get("Upgrade"))
-	case res.Header.Get("Sec-Websocket-Accept") != acceptKey(key):
+	case !res.Fields.Lists("Upgrade", "websocket"):
+		return fmt.Errorf("%w: it switches to %.64q, not to WebSocket", upstream.ErrProtocol, res.Fields.First("Upgrade"))
+	case res.Fields.First("Sec-Websocket-Accept") != acceptKey(key):
 		return fmt.Errorf("%w: it has not understood the WebSocket handshake", upstream.ErrProtocol)
 	}
 	return nil
 }
 
 // join answers the client and hands both connections over to the engine.
-func (h *Handler) join(w http.ResponseWriter, r *http.Request, res *http.Response, tunnel *upstream.Tunnel, place *seat) {
+func (h *Handler) join(w http.ResponseWriter, r *http.Request, res *upstream.Answer, tunnel *upstream.Tunnel, place *seat) {
 	header := http.Header{}
 	for _, name := range []string{"Sec-Websocket-Extensions", "Sec-Websocket-Protocol", "Set-Cookie"} {
-		if values := res.Header[name]; len(values) > 0 {
+		if values := res.Fields.Values(name); len(values) > 0 {
 			header[name] = values
 		}
 	}

@@ -75,18 +75,12 @@ func (a address) urlScheme() string {
 // targetOf is the path of r exactly as it came in, with its escapes; URL keeps the
 // query raw anyway. URL.EscapedPath would escape bytes that RFC 3986 does not
 // allow, such as | and ", and so change the path.
-func targetOf(r *http.Request) (string, error) {
-	if r.Method == http.MethodConnect {
-		return "", errConnect
-	}
+func targetOf(r *http.Request) string {
 	path := r.URL.EscapedPath()
 	if raw := r.URL.RawPath; raw != "" && raw != path {
 		if same, err := url.PathUnescape(raw); err == nil && same == r.URL.Path {
 			path = raw
 		}
-	}
-	if !sendable(path) || !sendable(r.URL.RawQuery) {
-		return "", errTarget
 	}
 	switch {
 	case path == "":
@@ -94,7 +88,7 @@ func targetOf(r *http.Request) (string, error) {
 	case path[0] != '/' && path != "*":
 		path = "/" + path
 	}
-	return path, nil
+	return path
 }
 
 // sendable reports whether a part of a target keeps the request line in one
@@ -108,9 +102,21 @@ func sendable(part string) bool {
 	return true
 }
 
-// urlFor is the URL that makes net/http send prefix + target as they are.
-func (a address) urlFor(r *url.URL, target string) url.URL {
-	u := url.URL{Scheme: a.urlScheme(), Host: a.host, RawQuery: r.RawQuery, ForceQuery: r.ForceQuery}
+// check returns why a request cannot be sent; nil: it can.
+func (q *Request) check() error {
+	switch {
+	case q.Method == http.MethodConnect:
+		return errConnect
+	case !sendable(q.Path), !sendable(q.Query), !strings.HasPrefix(q.Path, "/") && q.Path != "*":
+		return errTarget
+	}
+	return nil
+}
+
+// urlFor is the URL that makes net/http send the target as it is, behind the prefix.
+func (a address) urlFor(q *Request) url.URL {
+	u := url.URL{Scheme: a.urlScheme(), Host: a.host, RawQuery: q.Query, ForceQuery: q.Asks && q.Query == ""}
+	target := q.Path
 	if target != "*" {
 		target = a.prefix + target
 	}

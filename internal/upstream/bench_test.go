@@ -98,7 +98,7 @@ func BenchmarkUpgrade(b *testing.B) {
 	before := cpuTime(b)
 	defer func() { b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op") }()
 	for b.Loop() {
-		_, tunnel, err := p.Upgrade(r)
+		_, tunnel, err := p.UpgradeRequest(r)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -127,7 +127,7 @@ func BenchmarkUpgradeTCP(b *testing.B) {
 	defer p.Close()
 	r := upgradeRequest(b, "/")
 	for name, open := range map[string]func() (io.Closer, error){
-		"upgrade": func() (io.Closer, error) { _, tunnel, err := p.Upgrade(r); return tunnel, err },
+		"upgrade": func() (io.Closer, error) { _, tunnel, err := p.UpgradeRequest(r); return tunnel, err },
 		"roundtrip": func() (io.Closer, error) {
 			resp, err := p.RoundTrip(r)
 			if err != nil {

@@ -168,9 +168,10 @@ func (c *client) close() {
 	c.closeIdle()
 }
 
-// dial makes a connection, on which first is sent before anything else. The error is a [dialError], that of a handshake, or
-// errSpeaksHTTP2.
-func (c *client) dial(ctx context.Context, first []byte) (w *wire, err error) {
+// dial makes a connection, on which first is sent before anything else. One that switches
+// protocols is not offered HTTP/2, which cannot (RFC 9113, 8.6). The error is a
+// [dialError], that of a handshake, or errSpeaksHTTP2.
+func (c *client) dial(ctx context.Context, first []byte, switches bool) (w *wire, err error) {
 	step := trace.Begin(ctx, trace.Connect)
 	defer func() {
 		if errors.Is(err, errSpeaksHTTP2) {
@@ -187,10 +188,19 @@ func (c *client) dial(ctx context.Context, first []byte) (w *wire, err error) {
 	w = newWire(nc)
 	w.newcomer = &newcomer{client: c, connecting: time.Since(began)}
 	w.newcomer.begin() // servers whose workers are all taken do not even speak TLS
-	if c.tls == nil {
+	config := c.tls
+	if config == nil {
 		return w, nil
 	}
-	protocol, err := w.secure(ctx, c.way.timeout, c.tls)
+	if switches {
+		if w.net, err = c.way.secure(ctx, nc); err != nil {
+			w.newcomer.end()
+			return nil, err
+		}
+		w.raw = nil
+		return w, nil
+	}
+	protocol, err := w.secure(ctx, c.way.timeout, config)
 	if err == nil && protocol == "h2" {
 		err = errSpeaksHTTP2
 	}

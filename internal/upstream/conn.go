@@ -199,14 +199,14 @@ const maxSuspects = 16
 
 // registerSuspect keeps f, to be called if the next answer turns out to be suspect.
 // c.mu is held.
-func (c *conn) registerSuspect(f *func()) {
+func (c *conn) registerSuspect(f func()) {
 	if f == nil || c.uses == 1 { // nothing can have come before the first answer
 		return
 	}
 	if len(c.suspects) >= maxSuspects {
 		c.suspects = append(c.suspects[:0], c.suspects[1:]...)
 	}
-	c.suspects = append(c.suspects, *f)
+	c.suspects = append(c.suspects, f)
 }
 
 // reportEarly is reportUnsolicited for callers that do not hold c.mu.
@@ -218,7 +218,7 @@ func (c *conn) reportEarly() {
 
 // begin is called when net/http has chosen the connection for a request. onSuspect is what
 // OnSuspect registered for it; nil: nothing.
-func (c *conn) begin(onSuspect *func()) {
+func (c *conn) begin(onSuspect func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.speaks.Load() == speaksHTTP2 {

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptrace"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,17 +32,18 @@ type exchange struct {
 	holdsPlace  bool // place has to be given back; probes have none
 	server      *server
 	caller      context.Context
-	outer       *httptrace.ClientTrace // the caller's hooks; nil: none
-	hints       Interim                // the caller's, too
-	sentEarlier *Passage               // the request, sent already; nil: it was not, or was taken over
-	upload      *upload                // nil: no body
-	sender      *sender                // nil: the body was sent with the header, or there is none
+	request     *Request
+	interim     Interim  // nil: nobody wants to know
+	tunnels     bool     // the connection is for a [Tunnel], and a new one
+	sentEarlier *Passage // the request, sent already; nil: it was not, or was taken over
+	upload      *upload  // nil: no body
+	sender      *sender  // nil: the body was sent with the header, or there is none
 
 	wire   *wire
 	buffer *[]byte // what in reads into; nil: given back
 	in     http1.Reader
-	resp   http.Response
 	head   http1.Head
+	gives  Answer
 	body   http1.Body
 	out    outgoing
 
@@ -64,39 +65,45 @@ type exchange struct {
 	err    error
 }
 
-// ask sends r to the server of c over HTTP/1.1. It releases the place unless it
+// ask sends a request to the server of c over HTTP/1.1. It releases the place unless it
 // returns an answer, whose body does that. earlier is the request if an event loop has
 // sent it already; nil: it was not sent.
-func (p *Pool) ask(r *http.Request, target string, c place, up *upload, interim Interim, earlier *Passage) (*http.Response, *failure) {
-	x := &exchange{pool: p, place: c, holdsPlace: true, server: c.server, caller: r.Context(), upload: up, hints: interim, sentEarlier: earlier}
-	err := x.run(r, target)
+func (p *Pool) ask(k *call, c place, up *upload, earlier *Passage) (*Answer, *failure) {
+	x := &exchange{pool: p, place: c, holdsPlace: true, server: c.server, caller: k.ctx, request: k.request, interim: k.interim, upload: up, sentEarlier: earlier}
+	err := x.run()
 	if errors.Is(err, errSpeaksHTTP2) {
 		c.server.speaks.Store(speaksHTTP2)
-		return p.pass(r, target, c, up, interim)
+		return p.pass(k, c, up)
 	}
-	if err == nil && x.head.Framing == http1.Switched && r.Header.Get("Upgrade") == "" {
+	if err == nil && x.head.Framing == http1.Switched && !k.request.Fields.Has("Upgrade") {
 		err = errUnasked // RFC 9110, 15.2.2
 	}
 	if err == nil {
-		return x.answer(r)
+		return x.answer()
 	}
-	f := x.failure(err)
-	x.abandon()
-	p.recordTry(c, f)
-	return nil, f
+	return nil, x.fail(err)
 }
 
-// run gets a connection, sends r and reads the header of the answer.
-func (x *exchange) run(r *http.Request, target string) error {
-	x.outer = httptrace.ContextClientTrace(x.caller)
-	onSuspect := onSuspectOf(x.caller)
-	x.first = x.server.proxyHeader(r)
-	out, err := x.write(r, target)
+// fail ends an exchange without an answer.
+func (x *exchange) fail(err error) *failure {
+	f := x.failure(err)
+	x.abandon()
+	x.pool.recordTry(x.place, f)
+	return f
+}
+
+// run gets a connection, sends the request and reads the head of the answer.
+func (x *exchange) run() error {
+	if x.server.client == nil {
+		return errNoSwitching // all other requests go by HTTP/2
+	}
+	x.first = x.server.proxyHeader(x.request)
+	out, err := x.write()
 	if err != nil {
 		return err
 	}
 	defer out.release()
-	for fresh := x.server.distrusted(); ; fresh = true {
+	for fresh := x.tunnels || x.server.distrusted(); ; fresh = true {
 		earlier := x.sentEarlier
 		x.sentEarlier = nil
 		if earlier != nil {
@@ -111,14 +118,14 @@ func (x *exchange) run(r *http.Request, target string) error {
 			return err
 		}
 		if earlier != nil {
-			err = x.resume(earlier, out, onSuspect)
+			err = x.resume(earlier)
 		} else {
-			err = x.try(out, onSuspect)
+			err = x.try(out)
 		}
 		if err == nil {
 			return nil
 		}
-		if !x.stale(r, err) {
+		if !x.stale(err) {
 			return err
 		}
 		x.drop()
@@ -129,14 +136,14 @@ func (x *exchange) run(r *http.Request, target string) error {
 // stale reports whether a reused connection had already ended, so that the request
 // may be sent again at once: the server closed it at the same moment, as it may,
 // or had sent bytes without a request.
-func (x *exchange) stale(r *http.Request, err error) bool {
+func (x *exchange) stale(err error) bool {
 	if x.wire.uses <= 1 || x.answerBegan || isTimeout(err) || x.caller.Err() != nil {
 		return false
 	}
 	if !x.sent {
 		return x.sender == nil // nobody has seen anything of it
 	}
-	switch r.Method {
+	switch x.request.Method {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
 		return x.upload == nil
 	}
@@ -150,26 +157,24 @@ func (x *exchange) connect(fresh bool) error {
 		x.wire = c.take(x.pool.now())
 	}
 	if x.wire == nil {
-		w, err := c.dial(x.caller, x.first)
+		w, err := c.dial(x.caller, x.first, x.tunnels)
 		if err != nil {
 			return err
 		}
-		x.wire = w
-		x.server.speaks.Store(speaksHTTP1)
+		if x.wire = w; !x.tunnels {
+			x.server.speaks.Store(speaksHTTP1)
+		}
 	}
 	x.wire.newcomer.begin()
 	x.wire.uses++
 	x.reading.Store(x.wire)
-	if x.outer != nil && x.outer.GotConn != nil {
-		x.outer.GotConn(httptrace.GotConnInfo{Conn: x.wire.net, Reused: x.wire.uses > 1})
-	}
 	return nil
 }
 
 // try writes out on the connection and reads the header of the answer.
-func (x *exchange) try(out *outgoing, onSuspect *func()) error {
+func (x *exchange) try(out *outgoing) error {
 	w := x.wire
-	w.registerSuspect(onSuspect)
+	w.registerSuspect(x.request.OnSuspect)
 	now := x.pool.now()
 	x.limit = now + x.pool.options.HeaderTimeout
 	if out.later != 0 {
@@ -210,7 +215,7 @@ func (x *exchange) try(out *outgoing, onSuspect *func()) error {
 	if out.later != 0 {
 		x.startSending(out)
 	}
-	return x.header(out.method)
+	return x.header()
 }
 
 // takeOver continues a request that an event loop has sent, on the same connection; or
@@ -233,8 +238,8 @@ func (x *exchange) takeOver(earlier *Passage) error {
 
 // resume reads the header of the answer to a request that was sent. Some of it may
 // have come already.
-func (x *exchange) resume(earlier *Passage, out *outgoing, onSuspect *func()) error {
-	x.wire.registerSuspect(onSuspect)
+func (x *exchange) resume(earlier *Passage) error {
+	x.wire.registerSuspect(x.request.OnSuspect)
 	now := x.pool.now()
 	x.limit = now + x.pool.options.HeaderTimeout
 	x.arm(now)
@@ -249,7 +254,7 @@ func (x *exchange) resume(earlier *Passage, out *outgoing, onSuspect *func()) er
 		return err
 	}
 	x.listen()
-	return x.header(out.method)
+	return x.header()
 }
 
 // begin makes in read from the connection, into an empty buffer.
@@ -268,42 +273,39 @@ func (x *exchange) firstByte(n int) {
 	}
 	x.answerBegan = true
 	x.wire.newcomer.gotAnswer()
-	if x.outer != nil && x.outer.GotFirstResponseByte != nil {
-		x.outer.GotFirstResponseByte()
-	}
 }
 
-// header reads up to the header that is not an interim one's. All of them together
+// header reads up to the head that is not an interim one's. All of them together
 // are within HeaderBytes, unless the caller looks at each; then each is.
-func (x *exchange) header(method string) error {
+func (x *exchange) header() error {
 	left := int(x.pool.options.HeaderBytes)
 	for interims := 0; ; interims++ {
-		head, used, err := http1.ReadHead(&x.in, left, method, &x.resp)
-		switch code := x.resp.StatusCode; {
+		used, err := http1.ReadHead(&x.in, left, x.request.Method, &x.head)
+		switch code := x.head.Status; {
 		case err == io.EOF: //nolint:errorlint // ReadHead does not wrap it
 			return errClosed
 		case err != nil:
 			return err
 		case code < 100:
-			return fmt.Errorf("%w: %s", errStatus, x.resp.Status)
+			return fmt.Errorf("%w: %d", errStatus, code)
 		case code >= 200 || code == http.StatusSwitchingProtocols:
-			x.head = head
 			return nil
 		case interims == maxInterim:
 			return errInterims
 		case code == http.StatusContinue && x.sender != nil:
 			x.sender.goAhead()
 		}
-		if err := forwardInterim(x.outer, x.hints, x.resp.StatusCode, x.resp.Header); err != nil {
-			return err
-		}
-		if left -= used; x.hints != nil || x.outer != nil && x.outer.Got1xxResponse != nil {
+		left -= used
+		if x.interim != nil {
+			if err := x.interim(x.head.Status, x.head.Fields); err != nil {
+				return err
+			}
 			left = int(x.pool.options.HeaderBytes)
 		}
 		if left <= 0 {
 			return http1.ErrTooMuch
 		}
-		x.resp = http.Response{}
+		x.head = http1.Head{} // the caller may keep what it had
 	}
 }
 
@@ -447,6 +449,9 @@ func (x *exchange) failure(err error) *failure {
 	case errors.Is(err, http1.ErrRequest):
 		f.err, f.final, f.outcome = fmt.Errorf("sending the request to %s: %w", name, err), true, undecided
 		return f
+	case errors.Is(err, errNoSwitching):
+		f.err, f.outcome = fmt.Errorf("asking %s to switch protocols: %w", name, err), undecided
+		return f
 	case connecting && isTimeout(dial.error):
 		return wrap(ErrTimeout, dial)
 	case connecting:
@@ -460,6 +465,9 @@ func (x *exchange) failure(err error) *failure {
 	}
 	if x.wire != nil && x.wire.uses > 1 {
 		f.outcome = undecided // a server may close an idle connection at any moment
+	}
+	if x.tunnels && !x.sent && strings.Contains(err.Error(), "no application protocol") {
+		f.outcome = undecided // it speaks HTTP/2 alone, and is well
 	}
 	return wrap(ErrUnreachable, err)
 }

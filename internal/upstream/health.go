@@ -7,10 +7,11 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
+
+	"millrace/internal/wire/field"
 )
 
 // maxProbeBytes bounds what is read of the answer to a probe, so that its
@@ -38,19 +39,14 @@ func (p *Pool) watch(s *server) {
 func (p *Pool) probe(s *server) error {
 	ctx, cancel := context.WithTimeout(p.ctx, p.options.Health.Timeout)
 	defer cancel()
-	path, query, _ := strings.Cut(p.options.Health.Path, "?")
-	r := (&http.Request{
-		Method: http.MethodGet,
-		URL:    &url.URL{Scheme: s.urlScheme(), Host: s.host, Opaque: path, RawQuery: query},
-		Host:   s.hostField,
-		Header: http.Header{"User-Agent": {"millrace-health"}},
-	}).WithContext(ctx)
-	resp, err := p.sendProbe(s, r, path)
+	q := &Request{Method: http.MethodGet, Host: s.hostField, Fields: field.Lines{{Name: "User-Agent", Value: "millrace-health"}}}
+	q.Path, q.Query, q.Asks = strings.Cut(p.options.Health.Path, "?")
+	answer, err := p.sendProbe(ctx, s, q)
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxProbeBytes))
+	defer answer.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxProbeBytes))
 	if err != nil {
 		return fmt.Errorf("reading the answer: %w", err)
 	}
@@ -58,29 +54,40 @@ func (p *Pool) probe(s *server) error {
 		return fmt.Errorf("the answer's body does not match %q", p.options.Health.Body)
 	}
 	for _, good := range p.options.Health.Status {
-		if matches(good, resp.StatusCode) {
+		if matches(good, answer.Status) {
 			return nil
 		}
 	}
-	return fmt.Errorf("the answer is %d", resp.StatusCode)
+	return fmt.Errorf("the answer is %d", answer.Status)
 }
 
-// sendProbe sends r to s, also when all places are taken.
-func (p *Pool) sendProbe(s *server, r *http.Request, path string) (*http.Response, error) {
+// sendProbe sends a request to s, also when all places are taken.
+func (p *Pool) sendProbe(ctx context.Context, s *server, q *Request) (*Answer, error) {
 	if s.client == nil || s.speaks.Load() == speaksHTTP2 {
-		return s.transporter().RoundTrip(r)
+		return s.probeByHTTP(ctx, q)
 	}
-	x := &exchange{pool: p, server: s, caller: r.Context()}
-	switch err := x.run(r, path); {
+	x := &exchange{pool: p, server: s, caller: ctx, request: q}
+	switch err := x.run(); {
 	case errors.Is(err, errSpeaksHTTP2):
 		s.speaks.Store(speaksHTTP2)
-		return s.transporter().RoundTrip(r)
+		return s.probeByHTTP(ctx, q)
 	case err != nil:
 		f := x.failure(err)
 		x.abandon()
 		return nil, f.err
 	}
 	return x.reply(), nil
+}
+
+// probeByHTTP is sendProbe by net/http.
+func (s *server) probeByHTTP(ctx context.Context, q *Request) (*Answer, error) {
+	out := s.request(ctx, q)
+	out.URL.Opaque = q.Path // a path of its own, without the prefix
+	resp, err := s.transporter().RoundTrip(out)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it says what it did
+	}
+	return AnswerOf(resp), nil
 }
 
 // matches reports whether a status is the one, or of the class, of a pattern.

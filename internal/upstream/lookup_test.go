@@ -56,7 +56,7 @@ func TestLookupFails(t *testing.T) {
 		r := newRequest(t, "GET", "/", nil)
 		r.Header.Set("Connection", "upgrade")
 		r.Header.Set("Upgrade", "websocket")
-		if resp, _, err := p.Upgrade(r); err != nil {
+		if resp, _, err := p.UpgradeRequest(r); err != nil {
 			t.Errorf("an upgrade: %v", err)
 		} else {
 			resp.Body.Close()

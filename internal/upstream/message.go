@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -75,13 +76,9 @@ type Answer struct {
 func (q *Request) client() netip.Addr { return q.Client.Addr().Unmap().WithZone("") }
 
 // requestOf is a request of net/http as one of ours.
-func requestOf(r *http.Request) (*Request, error) {
-	target, err := targetOf(r)
-	if err != nil {
-		return nil, err
-	}
+func requestOf(r *http.Request) *Request {
 	q := &Request{
-		Method: r.Method, Host: r.Host, Path: target, Query: r.URL.RawQuery, Asks: r.URL.ForceQuery || r.URL.RawQuery != "",
+		Method: r.Method, Host: r.Host, Path: targetOf(r), Query: r.URL.RawQuery, Asks: r.URL.ForceQuery || r.URL.RawQuery != "",
 		Fields: field.Of(r.Header), Length: r.ContentLength, Again: r.GetBody, Trailer: r.Trailer, Secure: r.TLS != nil,
 	}
 	if r.Body != nil && r.Body != http.NoBody {
@@ -98,16 +95,7 @@ func requestOf(r *http.Request) (*Request, error) {
 	if f := onSuspectOf(r.Context()); f != nil {
 		q.OnSuspect = *f
 	}
-	return q, nil
-}
-
-// demandFor is demandOf for a request of net/http.
-func (p *Pool) demandFor(r *http.Request, stream bool) demand {
-	q, err := requestOf(r)
-	if err != nil {
-		return demand{stream: stream}
-	}
-	return p.demandOf(q, stream)
+	return q
 }
 
 // HTTP is the request as one of net/http, for what knows no other: HTTP/2 and tests. Its
@@ -150,17 +138,38 @@ func (a *Answer) Response() *http.Response {
 
 // AnswerOf is what a response of net/http says.
 func AnswerOf(resp *http.Response) *Answer {
-	return &Answer{
+	a := &Answer{
 		Status: resp.StatusCode, Major: resp.ProtoMajor, Minor: resp.ProtoMinor,
 		Fields: field.Of(resp.Header), Length: resp.ContentLength, Body: resp.Body, Trailer: resp.Trailer,
 	}
+	if _, both := a.Body.(io.Writer); a.Trailer == nil && a.Body != nil && a.Body != http.NoBody && !both {
+		a.Trailer = http.Header{}
+		a.Body = &trailed{a.Body, resp, a.Trailer}
+	}
+	return a
+}
+
+// trailed is a body behind which a trailer may come that was not announced.
+type trailed struct {
+	io.ReadCloser
+	resp *http.Response
+	into http.Header
+}
+
+// Read implements io.Reader.
+func (b *trailed) Read(to []byte) (int, error) {
+	n, err := b.ReadCloser.Read(to)
+	if err != nil {
+		maps.Copy(b.into, b.resp.Trailer)
+	}
+	return n, err
 }
 
 // Doer is a [Pool], or [Over].
 type Doer interface {
-	// Do makes a request. interim is told of interim answers (1xx), one call at a
-	// time, before Do returns; its error ends the request. nil is allowed.
-	Do(ctx context.Context, q *Request, interim func(status int, fields field.Lines) error) (*Answer, error)
+	// Do makes a request. interim is called, one call at a time, before Do returns;
+	// nil: interim answers are dropped.
+	Do(ctx context.Context, q *Request, interim Interim) (*Answer, error)
 }
 
 // Over makes requests by a RoundTripper of net/http, for tests and other programs.
@@ -172,10 +181,10 @@ type Over struct {
 }
 
 // Do implements [Doer].
-func (o Over) Do(ctx context.Context, q *Request, interim func(status int, fields field.Lines) error) (*Answer, error) {
+func (o Over) Do(ctx context.Context, q *Request, interim Interim) (*Answer, error) {
 	if interim != nil {
 		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
-			return interim(code, field.Of(http.Header(h)))
+			return interim(code, field.Of(h))
 		}})
 	}
 	r := q.HTTP(ctx)
@@ -192,30 +201,43 @@ func (o Over) Do(ctx context.Context, q *Request, interim func(status int, field
 	return AnswerOf(resp), nil
 }
 
-// Do implements [Doer]. The errors are those of RoundTrip.
-func (p *Pool) Do(ctx context.Context, q *Request, interim func(status int, fields field.Lines) error) (*Answer, error) {
-	var hook Interim
-	if interim != nil {
-		hook = func(status int, h http.Header) error { return interim(status, field.Of(h)) }
+// RoundTrip is Do for a request of net/http, of which the URL's path and query, the header
+// and body count; scheme and host are chosen here, and r.Host by Options.Host. The hook
+// Got1xxResponse of [httptrace.ClientTrace] in its context is called, and none of the
+// others. As [http.RoundTripper] demands, r is not changed and its body is closed, perhaps
+// later.
+func (p *Pool) RoundTrip(r *http.Request) (*http.Response, error) {
+	var interim Interim
+	if hooks := httptrace.ContextClientTrace(r.Context()); hooks != nil && hooks.Got1xxResponse != nil {
+		interim = func(status int, fields field.Lines) error {
+			return hooks.Got1xxResponse(status, fields.Header())
+		}
 	}
-	resp, err := p.Ask(q.HTTP(ctx), hook)
-	if err != nil {
-		return nil, err
-	}
-	return AnswerOf(resp), nil
+	return responseTo(r)(p.Do(r.Context(), requestOf(r), interim))
 }
 
-// Continue is Do for a request that an event loop has begun, in whatever state it is: it
-// waits for the answer, or for a place first if the request was not sent. q must be the
-// request that x was made of, and has the body.
-func (p *Pool) Continue(ctx context.Context, q *Request, x *Passage, interim func(status int, fields field.Lines) error) (*Answer, error) {
-	var hook Interim
+// Ask is RoundTrip with a function that is told of interim answers.
+func (p *Pool) Ask(r *http.Request, interim func(int, http.Header) error) (*http.Response, error) {
+	return p.Resume(r, nil, interim)
+}
+
+// Resume is Continue for a request of net/http.
+func (p *Pool) Resume(r *http.Request, x *Passage, interim func(int, http.Header) error) (*http.Response, error) {
+	var told Interim
 	if interim != nil {
-		hook = func(status int, h http.Header) error { return interim(status, field.Of(h)) }
+		told = func(status int, fields field.Lines) error { return interim(status, fields.Header()) }
 	}
-	resp, err := p.Resume(q.HTTP(ctx), x, hook)
-	if err != nil {
-		return nil, err
+	return responseTo(r)(p.Continue(r.Context(), requestOf(r), x, told))
+}
+
+// responseTo makes the response to r of an answer.
+func responseTo(r *http.Request) func(*Answer, error) (*http.Response, error) {
+	return func(a *Answer, err error) (*http.Response, error) {
+		if err != nil {
+			return nil, err
+		}
+		resp := a.Response()
+		resp.Request = r
+		return resp, nil
 	}
-	return AnswerOf(resp), nil
 }

@@ -132,7 +132,7 @@ func TestUpgradeOfOneWorker(t *testing.T) {
 			r.Header.Set("Connection", "upgrade")
 			r.Header.Set("Upgrade", "websocket")
 			asked := time.Now()
-			resp, _, err := p.Upgrade(r)
+			resp, _, err := p.UpgradeRequest(r)
 			if err != nil {
 				t.Error(err)
 				return

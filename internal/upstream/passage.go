@@ -42,6 +42,7 @@ type Passage struct {
 	line   *line   // nil: given back
 	all    []byte  // what Take has read, in its buffer
 	head   int     // how much of it is the answer's head
+	body   int64   // how much follows, for an answer that is plain
 	more   bool    // and there is something behind the answer
 	got    []byte  // of an answer of which not all has come; in buffer
 	buffer *[]byte // of takenPool; nil: none
@@ -136,7 +137,7 @@ func (x *Passage) waitFor(f func(*waiter)) bool {
 // handler says why, or asks another server.
 func (p *Pool) connect(w *waiter) {
 	c := w.place.server.client
-	made, err := c.dial(p.ctx, nil)
+	made, err := c.dial(p.ctx, nil, false)
 	if err != nil {
 		made = nil
 	}
@@ -264,8 +265,8 @@ func (x *Passage) Lines(host, path, query string, ask bool, body int64) http1.Re
 
 // Write appends r as it is sent to the server.
 func (x *Passage) Write(b []byte, r *http.Request) ([]byte, error) {
-	q, err := requestOf(r)
-	if err != nil {
+	q := requestOf(r)
+	if err := q.check(); err != nil {
 		return b, err
 	}
 	head := x.place.server.head(q)
@@ -273,7 +274,11 @@ func (x *Passage) Write(b []byte, r *http.Request) ([]byte, error) {
 }
 
 // OnSuspect is [OnSuspect] for the answer that is to come, once its request was sent.
-func (x *Passage) OnSuspect(f func()) { x.line.registerSuspect(f) }
+func (x *Passage) OnSuspect(f func()) {
+	if f != nil {
+		x.line.registerSuspect(f)
+	}
+}
 
 // Line is the connection's descriptor, and a number that the one before it, with
 // the same descriptor, had not. unknown says that its loop must begin to watch it,

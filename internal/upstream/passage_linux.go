@@ -110,7 +110,7 @@ func (x *Passage) Take(buf []byte, method string, a *Answer) (body []byte, t Tak
 	x.line.newcomer.gotAnswer()
 	all := buf[:before+n]
 	size, s := x.scan(unsafe.String(unsafe.SliceData(all), len(all)), method, a)
-	whole := int64(size) + a.Length
+	whole := int64(size) + x.body
 	switch {
 	case s == http1.Other, s == http1.Plain && whole > mostTaken, s == http1.Partial && len(all) >= int(x.pool.options.HeaderBytes):
 		x.keep(all)
@@ -133,14 +133,16 @@ func (x *Passage) Take(buf []byte, method string, a *Answer) (body []byte, t Tak
 	return all[size:whole], Whole
 }
 
-// scan reads the head of a plain answer into a, see [http1.Scan].
+// scan reads the head of a plain answer into a, which has no status otherwise; see [http1.Scan].
 func (x *Passage) scan(text, method string, a *Answer) (size int, s http1.Scanned) {
-	plain := http1.Answer{Lines: a.Fields[:0]}
-	size, s = http1.Scan(text, method, &plain)
-	*a = Answer{Status: plain.Status, Major: 1, Minor: 1, Fields: plain.Lines, Length: plain.Body}
-	if s == http1.Plain {
-		x.pool.stick(a, x.what, x.place.server, x.secure)
+	head := http1.Head{Fields: a.Fields[:0]}
+	size, s = http1.Scan(text, method, &head)
+	x.body = head.Body()
+	if *a = (Answer{Fields: head.Fields}); s != http1.Plain {
+		return size, s
 	}
+	a.Status, a.Major, a.Minor, a.Length = head.Status, 1, head.Minor, head.Length
+	x.pool.stick(a, x.what, x.place.server, x.secure)
 	return size, s
 }
 

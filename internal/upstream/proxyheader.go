@@ -3,9 +3,6 @@ package upstream
 import (
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
-	"net/netip"
 	"strings"
 
 	"millrace/internal/wire/proxyline"
@@ -14,21 +11,14 @@ import (
 // proxyHeaders are the values of Options.ProxyProtocol.
 var proxyHeaders = map[string]proxyline.Version{"v1": proxyline.V1, "v2": proxyline.V2}
 
-// proxyHeader is what a connection for r begins with: whose request comes on it,
+// proxyHeader is what a connection for q begins with: whose request comes on it,
 // by the PROXY protocol. Probes come from nobody. nil: nothing.
-func (s *server) proxyHeader(r *http.Request) []byte {
+func (s *server) proxyHeader(q *Request) []byte {
 	version, ok := proxyHeaders[s.options.ProxyProtocol]
 	if !ok {
 		return nil
 	}
-	from, _ := netip.ParseAddrPort(r.RemoteAddr) // a client on a UNIX socket has none
-	var to netip.AddrPort
-	if local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok {
-		to = local.AddrPort()
-	} else if local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.UDPAddr); ok { // HTTP/3
-		to = local.AddrPort()
-	}
-	return proxyline.Append(nil, version, from, to)
+	return proxyline.Append(nil, version, q.Client, q.Local)
 }
 
 func (o Options) checkIntroduction(faults map[string]error) {

@@ -26,43 +26,48 @@ const (
 // reply is an exchange as the body of its answer.
 type reply exchange
 
-// answer returns the response. Connection and place are released as soon as all of the
-// body was read from the network: at once, if it came with the header.
-func (x *exchange) answer(r *http.Request) (*http.Response, *failure) {
-	resp := &x.resp
-	resp.Request = r
+// answer returns the answer. Connection and place are released as soon as all of the
+// body was read from the network: at once, if it came with the head.
+func (x *exchange) answer() (*Answer, *failure) {
 	if x.head.Framing == http1.Switched {
 		return x.switchProtocols()
 	}
-	x.reply()
+	a := x.reply()
 	if x.wire == nil {
 		x.pool.recordAnswer(x.place, true)
 		x.holdsPlace = false
-		return resp, nil
+		return a, nil
 	}
 	x.pool.recordAnswer(x.place, false)
-	if isEventStream(resp.Header) {
+	if isEventStream(a.Fields.First("Content-Type")) {
 		if !x.pool.stream(x.place) {
 			return nil, x.noStream()
 		}
 		x.stream = true
 	}
-	return resp, nil
+	return a, nil
 }
 
-// reply gives the response its body. The connection is free if all of it came.
-func (x *exchange) reply() *http.Response {
+// given is the answer without a body.
+func (x *exchange) given() *Answer {
+	x.gives = Answer{Status: x.head.Status, Major: 1, Minor: x.head.Minor, Fields: x.head.Fields, Length: x.head.Length, Trailer: x.head.Trailer}
+	return &x.gives
+}
+
+// reply is the answer with its body. The connection is free if all of it came.
+func (x *exchange) reply() *Answer {
 	x.setLimit(0, true)
-	x.body.Begin(&x.in, x.head, &x.resp)
-	x.resp.Body = (*reply)(x)
+	x.body.Begin(&x.in, &x.head)
+	a := x.given()
+	a.Body = (*reply)(x)
 	if x.body.Whole() {
 		x.free(true)
 	}
 	if x.head.Framing == http1.Empty {
-		x.resp.Body = http.NoBody
+		a.Body = http.NoBody
 		x.forget()
 	}
-	return &x.resp
+	return a
 }
 
 // noStream gives up an answer because all streams are taken.
@@ -220,7 +225,20 @@ func (x *exchange) free(whole bool) {
 }
 
 // switchProtocols hands the connection over.
-func (x *exchange) switchProtocols() (*http.Response, *failure) {
+func (x *exchange) switchProtocols() (*Answer, *failure) {
+	early, f := x.detach()
+	if f != nil {
+		return nil, f
+	}
+	a := x.given()
+	a.Body = &joined{Conn: x.wire.net, base: x.wire.base, early: early, pool: x.pool, place: x.place}
+	x.wire = nil
+	return a, nil
+}
+
+// detach ends the exchange after the head of its answer. The connection, and a stream,
+// are the caller's; early came behind the head.
+func (x *exchange) detach() (early []byte, f *failure) {
 	p := x.pool
 	p.recordAnswer(x.place, false)
 	if !p.stream(x.place) {
@@ -232,16 +250,14 @@ func (x *exchange) switchProtocols() (*http.Response, *failure) {
 		p.streamEnded(x.place)
 		return nil, &failure{err: interrupted(x.caller), final: true, outcome: undecided}
 	}
-	d := &joined{Conn: x.wire.net, base: x.wire.base, pool: p, place: x.place}
 	if n := x.in.Buffered(); n > 0 {
-		d.early = make([]byte, n)
-		_, _ = x.in.Read(d.early) // cannot fail: it is there
+		early = make([]byte, n)
+		_, _ = x.in.Read(early) // cannot fail: it is there
 	}
 	_ = x.wire.base.SetDeadline(time.Time{}) // one that cannot be set is broken, which is found out
-	x.wire = nil
+	x.reading.Store(nil)
 	x.forget()
-	x.resp.Body = d
-	return &x.resp, nil
+	return early, nil
 }
 
 // joined is the body of an answer with status 101: the connection itself. It

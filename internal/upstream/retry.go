@@ -21,15 +21,15 @@ const (
 	retryPause = 20 * time.Millisecond
 )
 
-// again reports whether try n of r may be repeated after f, and with what body.
-func (p *Pool) again(r *http.Request, f *failure, up *upload, n int) (*upload, bool) {
-	if f.final || n >= p.options.Retries.Attempts || r.Context().Err() != nil {
+// again reports whether try n of a request may be repeated after f, and with what body.
+func (p *Pool) again(k *call, f *failure, up *upload, n int) (*upload, bool) {
+	if f.final || n >= p.options.Retries.Attempts || k.ctx.Err() != nil {
 		return nil, false
 	}
-	if f.sent && !isIdempotent(r.Method) {
+	if f.sent && !isIdempotent(k.request.Method) {
 		return nil, false
 	}
-	next, ok := up.again(r.GetBody)
+	next, ok := up.again(k.request.Again)
 	if !ok || !p.withdraw(f.sent) {
 		next.abandon()
 		return nil, false
@@ -37,10 +37,10 @@ func (p *Pool) again(r *http.Request, f *failure, up *upload, n int) (*upload, b
 	return next, true
 }
 
-// unwelcome reports whether try n of r is repeated for its answer's status, by
+// unwelcome reports whether try n of a request is repeated for its answer's status, by
 // [Retries.Status].
-func (p *Pool) unwelcome(r *http.Request, resp *http.Response, up *upload, n int) bool {
-	if !p.repeats(r.Method, resp.StatusCode) || up != nil || n >= p.options.Retries.Attempts || r.Context().Err() != nil {
+func (p *Pool) unwelcome(k *call, a *Answer, up *upload, n int) bool {
+	if !p.repeats(k.request.Method, a.Status) || up != nil || n >= p.options.Retries.Attempts || k.ctx.Err() != nil {
 		return false
 	}
 	return p.withdraw(true)

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"millrace/internal/upstream/http1"
-	"millrace/internal/wire/field"
 )
 
 // smallBody is how many bytes a body may have that is read before anything is
@@ -24,7 +23,6 @@ var large = sync.Pool{New: func() any { b := make([]byte, smallBody+http1.Buffer
 
 // outgoing is a request as it is sent.
 type outgoing struct {
-	method string
 	text   []byte  // the header, and a small body that was read
 	buffer *[]byte // below text; nil: none of a pool's
 	from   *sync.Pool
@@ -34,21 +32,20 @@ type outgoing struct {
 	last   http.Header
 }
 
-// write writes down r's header.
-func (x *exchange) write(r *http.Request, target string) (*outgoing, error) {
-	s := x.server
-	out := &x.out
-	*out = outgoing{method: r.Method, from: &buffers}
-	head := s.lines(r, target)
+// write writes down the head of the request.
+func (x *exchange) write() (*outgoing, error) {
+	q, s, out := x.request, x.server, &x.out
+	*out = outgoing{from: &buffers}
+	head := s.head(q)
 	if !x.holdsPlace {
 		head.Prefix = "" // probes have a path of their own
 	}
 	head.Close, head.Body = s.distrusted(), 0
 	if x.upload != nil {
-		if head.Body = r.ContentLength; head.Body <= 0 {
-			head.Body, head.Trailer, out.last = -1, r.Trailer, r.Trailer
+		if head.Body = q.Length; head.Body <= 0 {
+			head.Body, head.Trailer, out.last = -1, q.Trailer, q.Trailer
 		}
-		out.expect = field.Has(r.Header["Expect"], "100-continue")
+		out.expect = q.Fields.Lists("Expect", "100-continue")
 		if head.Body < 0 || head.Body > smallBody || out.expect {
 			out.later = head.Body
 		} else if out.small = head.Body; out.small > http1.BufferSize/2 {
@@ -74,11 +71,6 @@ func (s *server) head(q *Request) http1.Request {
 		head.Prefix = ""
 	}
 	return head
-}
-
-// lines is head for a request of net/http.
-func (s *server) lines(r *http.Request, target string) http1.Request {
-	return s.head(&Request{Method: r.Method, Host: r.Host, Path: target, Query: r.URL.RawQuery, Asks: r.URL.ForceQuery, Fields: field.Of(r.Header)})
 }
 
 // hostFor is what a request for a host says in Host.

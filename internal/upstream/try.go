@@ -1,20 +1,21 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
-	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
+
+	"millrace/internal/wire/field"
 )
 
 // maxInterim bounds the interim responses (1xx) to one request: a server sends
@@ -31,14 +32,13 @@ type try struct {
 	context.Context // the caller's, or one that cancel ends
 	traced          context.Context
 	hooks           httptrace.ClientTrace
-	outer           *httptrace.ClientTrace // the caller's hooks; nil: none
-	interim         Interim                // the caller's, too
+	interim         Interim // nil: nobody wants to know
+	onSuspect       func()  // the same
 
 	pool   *Pool
 	place  place
 	upload *upload                 // nil: no body
 	cancel context.CancelCauseFunc // nil: no body
-	url    url.URL
 	body   body
 
 	conn      atomic.Pointer[conn]
@@ -65,22 +65,20 @@ func (f *failure) cause() error {
 	return f.err
 }
 
-func newTry(p *Pool, r *http.Request, c place, up *upload, interim Interim) *try {
-	t := &try{Context: r.Context(), pool: p, place: c, upload: up, interim: interim}
+func newTry(k *call, c place, up *upload) *try {
+	t := &try{Context: k.ctx, pool: k.pool, place: c, upload: up, interim: k.interim}
 	if up != nil {
 		t.Context, t.cancel = context.WithCancelCause(t.Context)
 		up.onStall(func() { t.cancel(errUploadStuck) })
 	}
-	if t.outer = httptrace.ContextClientTrace(t.Context); t.outer != nil {
-		t.hooks = *t.outer
-	}
-	if interim != nil || t.outer != nil && t.outer.Got1xxResponse != nil {
+	if t.interim != nil {
 		t.hooks.Got1xxResponse = t.gotInterim
 	}
 	t.hooks.GotConn, t.hooks.GotFirstResponseByte, t.hooks.PutIdleConn = t.gotConn, t.gotFirstByte, t.putConn
 	if c.server.scheme == "https" {
-		t.hooks.TLSHandshakeDone = t.tlsDone
+		t.hooks.TLSHandshakeDone = func(_ tls.ConnectionState, err error) { t.tlsFailed.Store(err != nil) }
 	}
+	t.onSuspect = k.request.OnSuspect
 	t.traced = httptrace.WithClientTrace(context.Background(), &t.hooks)
 	return t
 }
@@ -97,15 +95,12 @@ func (t *try) gotConn(info httptrace.GotConnInfo) {
 	if c := connOf(info.Conn); c != nil {
 		t.conn.Store(c)
 		t.place.server.speaks.Store(c.speaks.Load())
-		c.begin(onSuspectOf(t.Context))
+		c.begin(t.onSuspect)
 		if c.spoke.Load() && c.speaks.Load() == speaksHTTP1 {
 			_ = c.Close() // net/http finds that out, and takes another one
 		}
 	}
 	t.reused.Store(info.Reused)
-	if t.outer != nil && t.outer.GotConn != nil {
-		t.outer.GotConn(info)
-	}
 }
 
 func (t *try) gotFirstByte() {
@@ -115,17 +110,11 @@ func (t *try) gotFirstByte() {
 		c.reportEarly()
 		_ = c.Close() // it is useless whatever that says
 	}
-	if t.outer != nil && t.outer.GotFirstResponseByte != nil {
-		t.outer.GotFirstResponseByte()
-	}
 }
 
 func (t *try) putConn(err error) {
 	if c := t.conn.Load(); c != nil && err == nil {
 		c.back()
-	}
-	if t.outer != nil && t.outer.PutIdleConn != nil {
-		t.outer.PutIdleConn(err)
 	}
 }
 
@@ -136,95 +125,59 @@ func (t *try) gotInterim(code int, header textproto.MIMEHeader) error {
 	case t.interims.Add(1) > maxInterim:
 		return errInterims
 	}
-	return forwardInterim(t.outer, t.interim, code, http.Header(header))
+	return t.interim(code, field.Of(header))
 }
 
-// forwardInterim gives an interim answer to the caller's hooks.
-func forwardInterim(outer *httptrace.ClientTrace, interim Interim, code int, header http.Header) error {
-	if outer != nil && outer.Got1xxResponse != nil {
-		if err := outer.Got1xxResponse(code, textproto.MIMEHeader(header)); err != nil {
-			return err
-		}
-	}
-	if interim != nil {
-		return interim(code, header)
-	}
-	return nil
-}
-
-func (t *try) tlsDone(state tls.ConnectionState, err error) {
-	if err != nil {
-		t.tlsFailed.Store(true)
-	}
-	if t.outer != nil && t.outer.TLSHandshakeDone != nil {
-		t.outer.TLSHandshakeDone(state, err)
-	}
-}
-
-// request is r as it goes out to the server.
-func (t *try) request(r *http.Request, target string) *http.Request {
-	s := t.place.server
-	t.url = s.urlFor(r.URL, target)
-	out := s.outgoing(t, r, &t.url)
-	if t.upload != nil {
-		out.Body = t.upload
+// request is a request as net/http sends it to s, but for the body.
+func (s *server) request(ctx context.Context, q *Request) *http.Request {
+	out := q.HTTP(ctx)
+	to := s.urlFor(q)
+	out.URL, out.GetBody = &to, nil // repeating is our affair
+	out.Host = cmp.Or(s.hostField, q.Host)
+	if !q.Fields.Has("User-Agent") {
+		out.Header["User-Agent"] = nil // a client that does not name itself is not Go's
 	}
 	return out
 }
 
-// outgoing is r as it goes out to s, but for the body.
-func (s *server) outgoing(ctx context.Context, r *http.Request, to *url.URL) *http.Request {
-	out := r.WithContext(ctx)
-	out.URL = to
-	if s.hostField != "" {
-		out.Host = s.hostField
-	}
-	out.GetBody = nil // repeating is our affair
-	if _, ok := r.Header["User-Agent"]; !ok {
-		// A client that does not name itself is not Go's.
-		if out.Header = maps.Clone(r.Header); out.Header == nil {
-			out.Header = http.Header{}
-		}
-		out.Header["User-Agent"] = nil
-	}
-	return out
-}
-
-// try sends r to the server of c, and gives the place back unless there is an
+// try sends a request to the server of c, and gives the place back unless there is an
 // answer, whose body does that.
-func (p *Pool) try(r *http.Request, target string, c place, up *upload, interim Interim) (*http.Response, *failure) {
+func (p *Pool) try(k *call, c place, up *upload) (*Answer, *failure) {
 	if s := c.server; s.client != nil && s.speaks.Load() != speaksHTTP2 {
-		return p.ask(r, target, c, up, interim, nil)
+		return p.ask(k, c, up, nil)
 	}
-	return p.pass(r, target, c, up, interim)
+	return p.pass(k, c, up)
 }
 
 // pass is try by net/http, which is for HTTP/2.
-func (p *Pool) pass(r *http.Request, target string, c place, up *upload, interim Interim) (*http.Response, *failure) {
-	t := newTry(p, r, c, up, interim)
-	resp, err := c.server.transporter().RoundTrip(t.request(r, target))
+func (p *Pool) pass(k *call, c place, up *upload) (*Answer, *failure) {
+	t := newTry(k, c, up)
+	out := c.server.request(t, k.request)
+	if out.Body = nil; up != nil {
+		out.Body = up
+	}
+	resp, err := c.server.transporter().RoundTrip(out)
 	if err == nil {
-		if err = t.refuse(r, resp); err != nil {
+		if err = t.refuse(k.request, resp); err != nil {
 			resp.Body.Close()
 		}
 	}
 	if err != nil {
-		f := t.failure(r.Context(), err)
+		f := t.failure(k.ctx, err)
 		t.release()
 		p.recordTry(c, f)
 		return nil, f
 	}
-	resp.Request = r
 	return t.answer(resp)
 }
 
 // refuse returns why an answer that net/http accepts is not acceptable; nil: it is.
-func (t *try) refuse(r *http.Request, resp *http.Response) error {
+func (t *try) refuse(q *Request, resp *http.Response) error {
 	switch {
 	case t.early.Load():
 		return errEarly
 	case resp.StatusCode == http.StatusSwitchingProtocols:
-		if r.Header.Get("Upgrade") == "" { // RFC 9110, 15.2.2
+		if !q.Fields.Has("Upgrade") { // RFC 9110, 15.2.2
 			return errUnasked
 		}
 	case resp.StatusCode < 200:
@@ -252,18 +205,19 @@ func repairNames(h http.Header) error {
 	return nil
 }
 
-// answer hands the response over with a body that gives the place back.
-func (t *try) answer(resp *http.Response) (*http.Response, *failure) {
+// answer hands the answer over with a body that gives the place back.
+func (t *try) answer(resp *http.Response) (*Answer, *failure) {
 	p, c := t.pool, t.place
+	a := AnswerOf(resp)
 	if resp.Body == http.NoBody {
 		p.recordAnswer(c, true)
 		t.release()
-		return resp, nil
+		return a, nil
 	}
 	p.recordAnswer(c, false)
-	t.body.inner, t.body.try, t.body.timeout = resp.Body, t, p.options.BodyTimeout
+	t.body.inner, t.body.try, t.body.timeout = a.Body, t, p.options.BodyTimeout
 	upgraded := resp.StatusCode == http.StatusSwitchingProtocols
-	if upgraded || isEventStream(resp.Header) {
+	if upgraded || isEventStream(resp.Header.Get("Content-Type")) {
 		if !p.stream(c) {
 			resp.Body.Close()
 			t.release()
@@ -272,11 +226,11 @@ func (t *try) answer(resp *http.Response) (*http.Response, *failure) {
 		}
 		t.body.stream, t.body.timeout = true, 0
 	}
-	resp.Body = &t.body
+	a.Body = &t.body
 	if upgraded {
-		resp.Body = &duplex{body: &t.body}
+		a.Body = &duplex{body: &t.body}
 	}
-	return resp, nil
+	return a, nil
 }
 
 // release ends what the try itself has started.
@@ -286,8 +240,9 @@ func (t *try) release() {
 	}
 }
 
-func isEventStream(h http.Header) bool {
-	kind, _, _ := strings.Cut(h.Get("Content-Type"), ";")
+// isEventStream reports whether a Content-Type is that of an event stream.
+func isEventStream(kind string) bool {
+	kind, _, _ = strings.Cut(kind, ";")
 	return strings.EqualFold(strings.TrimSpace(kind), "text/event-stream")
 }
 

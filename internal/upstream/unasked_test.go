@@ -106,7 +106,7 @@ func TestSettle(t *testing.T) {
 				c.back()
 				var reader sync.WaitGroup
 				reader.Go(func() { c.Read(make([]byte, 6)) }) // ends with the deadline
-				c.begin(&doubt)
+				c.begin(doubt)
 				if c.spoke.Load() || !c.parked {
 					t.Error("it is given away although nothing is known of it")
 				}

@@ -72,13 +72,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"regexp"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"millrace/internal/observe/trace"
+	"millrace/internal/wire/field"
 	"millrace/internal/wire/lookup"
 )
 
@@ -173,43 +173,45 @@ func start(o Options, errorLog *slog.Logger, dial dialer) (*Pool, error) {
 	return p, nil
 }
 
-// RoundTrip sends r, of which the URL's path and query, the header and body count;
-// scheme and host are chosen here, and r.Host by Options.Host.
-// The response's body ends with an error wrapping ErrTimeout or ErrProtocol when it is not whole.
-// A response with status 101 has a body that is an [io.ReadWriteCloser] and has CloseWrite.
-// As [http.RoundTripper] demands, r is not changed and its body is closed, perhaps later.
-func (p *Pool) RoundTrip(r *http.Request) (*http.Response, error) { return p.Ask(r, nil) }
-
-// Ask is RoundTrip with a function that is told of interim answers (1xx), after
-// the hook of httptrace, if there is one, and costs less than that. Its error
-// ends the request. It is called before Ask returns, one call at a time. nil is
-// allowed.
-func (p *Pool) Ask(r *http.Request, interim Interim) (*http.Response, error) {
-	up := newUpload(r.Body, p.options.BodyTimeout)
-	target, err := targetOf(r)
-	if err != nil {
-		up.abandon()
-		return nil, err
-	}
-	return p.repeat(r, up, p.demandFor(r, false), place{}, func(c place, up *upload) (*http.Response, *failure) {
-		return p.try(r, target, c, up, interim)
-	})
+// call is a request with what its tries have in common.
+type call struct {
+	pool    *Pool
+	ctx     context.Context
+	request *Request
+	interim Interim
+	what    demand
 }
 
-// Resume is Ask for a request that an event loop has begun. It waits for the answer,
-// or for a place first if the request was not sent. r must be the request that x was
-// made of.
-func (p *Pool) Resume(r *http.Request, x *Passage, interim Interim) (*http.Response, error) {
-	up := newUpload(r.Body, p.options.BodyTimeout)
-	target, err := targetOf(r)
-	if err != nil {
+// Interim is told of an interim answer (1xx), whose fields it may keep. Its error ends the
+// request.
+type Interim = func(status int, fields field.Lines) error
+
+// Do implements [Doer].
+func (p *Pool) Do(ctx context.Context, q *Request, interim Interim) (*Answer, error) {
+	return p.Continue(ctx, q, nil, interim)
+}
+
+// Continue is Do for a request that an event loop has begun, in whatever state it is: it
+// waits for the answer, or for a place first if the request was not sent. q must be the
+// request that x was made of, and has the body. x, if it is not nil, has ended then.
+func (p *Pool) Continue(ctx context.Context, q *Request, x *Passage, interim Interim) (*Answer, error) {
+	up := newUpload(q.Body, p.options.BodyTimeout)
+	k := &call{pool: p, ctx: ctx, request: q, interim: interim}
+	if err := q.check(); err != nil {
 		up.abandon()
-		x.Discard()
+		if x != nil {
+			x.Discard()
+		}
 		return nil, err
 	}
+	k.what = p.demandOf(q, false)
+	if x == nil {
+		return p.repeat(k, up, place{}, p.try)
+	}
 	if w := x.waiter; w != nil {
+		var err error
 		x.waiter = nil
-		x.place, err = p.wait(r.Context(), w)
+		x.place, err = p.wait(ctx, w)
 		if x.lost = p.unmade(w); err != nil {
 			up.abandon()
 			return nil, err
@@ -218,58 +220,50 @@ func (p *Pool) Resume(r *http.Request, x *Passage, interim Interim) (*http.Respo
 		x.count()
 	}
 	sent := x.line != nil || x.lost != nil
-	return p.repeat(r, up, p.demandFor(r, false), x.place, func(c place, up *upload) (*http.Response, *failure) {
+	return p.repeat(k, up, x.place, func(k *call, c place, up *upload) (*Answer, *failure) {
 		if sent {
 			sent = false
-			return p.ask(r, target, c, up, interim, x)
+			return p.ask(k, c, up, x)
 		}
-		return p.try(r, target, c, up, interim)
+		return p.try(k, c, up)
 	})
 }
 
-// Interim is told of an interim answer, whose header it may keep.
-type Interim func(status int, header http.Header) error
-
-// repeat acquires a place for r and calls try with it, until there is an answer or the
-// failure may not be repeated. try releases the place, or its answer's body does. has
-// is a place that the request already holds; the zero one: none.
-func (p *Pool) repeat(r *http.Request, up *upload, what demand, has place, try func(place, *upload) (*http.Response, *failure)) (*http.Response, error) {
+// repeat acquires a place for a request and calls try with it, until there is an answer
+// or the failure may not be repeated. try releases the place, or its answer's body does.
+// has is a place that the request already holds; the zero one: none.
+func (p *Pool) repeat(k *call, up *upload, has place, try func(*call, place, *upload) (*Answer, *failure)) (*Answer, error) {
 	defer func() { up.settle() }()
-	again := false
+	what, again := &k.what, false
 	for n := 1; ; n++ {
 		c, err := has, error(nil)
 		if has = (place{}); c.server == nil {
-			c, err = p.acquire(r.Context(), what)
+			c, err = p.acquire(k.ctx, *what)
 		}
 		if err != nil {
 			up.abandon()
 			return nil, err
 		}
 		what.tried, c.again = what.tried.with(c.server), again
-		step := trace.Begin(r.Context(), trace.Attempt)
-		resp, f := try(c, up)
+		step := trace.Begin(k.ctx, trace.Attempt)
+		a, f := try(k, c, up)
 		step.End(c.server.name, f.cause())
-		if f == nil && !p.unwelcome(r, resp, up, n) {
-			if a := new(Answer); c.server != nil {
-				p.stick(a, what, c.server, r.TLS != nil)
-				for _, cookie := range a.Fields {
-					resp.Header.Add(cookie.Name, cookie.Value)
-				}
-			}
-			return resp, nil
+		if f == nil && !p.unwelcome(k, a, up, n) {
+			p.stick(a, *what, c.server, k.request.Secure)
+			return a, nil
 		}
 		var next *upload
 		if f == nil {
-			resp.Body.Close() // which gives the place back
-		} else if body, ok := p.again(r, f, up, n); ok {
+			a.Body.Close() // which gives the place back
+		} else if body, ok := p.again(k, f, up, n); ok {
 			next, again = body, again || f.sent
 		} else {
 			up.abandon()
 			return nil, f.err
 		}
-		if up = next; len(p.servers) == what.tried.len() && !pause(r.Context(), n) {
+		if up = next; len(p.servers) == what.tried.len() && !pause(k.ctx, n) {
 			up.abandon()
-			return nil, interrupted(r.Context())
+			return nil, interrupted(k.ctx)
 		}
 	}
 }

@@ -82,14 +82,14 @@ func (w *wire) setUntil(started time.Time, until time.Duration) {
 }
 
 // registerSuspect keeps f, to be called if the next answer turns out to be suspect.
-func (w *wire) registerSuspect(f *func()) {
+func (w *wire) registerSuspect(f func()) {
 	if f == nil || w.uses == 1 { // before a first answer there was nothing
 		return
 	}
 	if len(w.suspects) >= maxSuspects {
 		w.suspects = append(w.suspects[:0], w.suspects[1:]...)
 	}
-	w.suspects = append(w.suspects, *f)
+	w.suspects = append(w.suspects, f)
 }
 
 // reportUnsolicited reports that the server sent bytes without a request, and that the

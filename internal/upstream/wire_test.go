@@ -56,11 +56,11 @@ func requestLine(t testing.TB, to string, r *http.Request) (string, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	target, err := targetOf(r)
-	if err != nil {
+	q := requestOf(r)
+	if err := q.check(); err != nil {
 		return "", err
 	}
-	u := a.urlFor(r.URL, target)
+	u := a.urlFor(q)
 	out := r.WithContext(r.Context())
 	out.URL = &u
 	var b strings.Builder

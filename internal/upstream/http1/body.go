@@ -7,6 +7,8 @@ import (
 	"io"
 	"maps"
 	"net/http"
+
+	"millrace/internal/wire/field"
 )
 
 const (
@@ -23,7 +25,7 @@ const (
 	maxChunk = 1 << 62
 )
 
-// Body reads the body behind a header. At its end it returns io.EOF, and
+// Body reads the body behind a head. At its end it returns io.EOF, and
 // nothing of what comes behind it was used. Any other end is an error, and the
 // connection of no more use.
 type Body struct {
@@ -32,18 +34,19 @@ type Body struct {
 	left    int64 // of the body, or of the chunk
 	inside  bool  // a chunk's content was begun: its end must come
 	excess  int64
-	resp    *http.Response // whose trailer comes with the chunks
+	head    *Head // whose trailer comes with the chunks
 	err     error
 }
 
-// Begin makes b the body of an answer whose header was read last.
-func (b *Body) Begin(from *Reader, h Head, resp *http.Response) {
-	*b = Body{from: from, framing: h.Framing, resp: resp}
+// Begin makes b the body of an answer whose head was read last. At the end of chunks
+// it puts the trailer into h.
+func (b *Body) Begin(from *Reader, h *Head) {
+	*b = Body{from: from, framing: h.Framing, head: h}
 	switch h.Framing {
 	case Empty:
 		b.err = io.EOF
 	case Length:
-		b.left = resp.ContentLength
+		b.left = h.Length
 	}
 }
 
@@ -227,14 +230,18 @@ func (b *Body) end() error {
 	if lines == 1 {
 		return io.EOF
 	}
-	h, err := fields(text, lines-1)
-	if err != nil {
-		return errors.Join(ErrTrailer, err)
+	trailer := http.Header{}
+	for {
+		var l field.Line
+		if l, text, err = nextField(text); err != nil {
+			return errors.Join(ErrTrailer, err)
+		}
+		if l.Name == "" {
+			break
+		}
+		trailer[l.Name] = append(trailer[l.Name], l.Value)
 	}
-	if b.resp.Trailer == nil {
-		b.resp.Trailer = make(http.Header, len(h))
-	}
-	maps.Copy(b.resp.Trailer, h)
+	maps.Copy(b.head.Trailer, trailer)
 	return io.EOF
 }
 

@@ -2,8 +2,10 @@ package http1
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"math/bits"
 	"net/http"
 	"net/textproto"
 	"strconv"
@@ -19,49 +21,98 @@ type Framing int
 const (
 	// Empty means no body at all.
 	Empty Framing = iota
-	// Length is a body of as many bytes as the header says.
+	// Length is a body of as many bytes as the head says.
 	Length
 	// Chunks is a body that says itself where it ends.
 	Chunks
 	// UntilClose is everything until the connection ends.
 	UntilClose
-	// Switched is what comes when another protocol begins behind the header.
+	// Switched is what comes when another protocol begins behind the head.
 	Switched
 )
 
-// Head is what the header of an answer says about its body, and about what
-// comes after it.
+// Head is the head of an answer.
 type Head struct {
+	Status int
+	// Minor is that of its version, HTTP/1.0 or HTTP/1.1.
+	Minor int
+	// Fields are its header, names canonical, in the order in which they came.
+	// Content-Length stands there once. Where the body comes in chunks there is
+	// neither that nor Transfer-Encoding, nor Trailer.
+	Fields field.Lines
+	// Length is that of the body, in bytes; -1: it is not known. For HEAD it is what
+	// the head says.
+	Length int64
+	// Trailer has the names of the fields that are to come behind the chunks, and
+	// all of them once the body has ended; nil: none can come.
+	Trailer http.Header
+
 	Framing Framing
 	// Keep says that the server will take another request on the connection.
 	Keep bool
 }
 
-// ReadHead reads the header of one answer, interim or final, of at most limit
-// bytes, into resp: all of its fields but Request, Body and TLS. method is that
-// of the request, "" for GET. used is how many bytes the header had.
+// Body is how many bytes the body has behind the head; -1: it is not known.
+func (h *Head) Body() int64 {
+	switch h.Framing {
+	case Empty:
+		return 0
+	case Length:
+		return h.Length
+	}
+	return -1
+}
+
+// errPartial means that a head does not end in the text.
+var errPartial = errors.New("there is more to come")
+
+// ReadHead reads the head of one answer, interim or final, of at most limit bytes.
+// method is that of the request, "" for GET. used is how many bytes the head had.
 //
 // If nothing came before the source ended, the error is io.EOF.
-func ReadHead(r *Reader, limit int, method string, resp *http.Response) (h Head, used int, err error) {
+func ReadHead(r *Reader, limit int, method string, h *Head) (used int, err error) {
 	lines, size, err := r.head(limit)
 	if err != nil {
-		return Head{}, 0, err
+		return 0, err
 	}
 	text := string(r.buf[r.r : r.r+size])
 	r.r += size
-	rest, err := statusLine(text, resp)
-	if err != nil {
-		return Head{}, size, err
+	if cap(h.Fields) < lines {
+		h.Fields = make(field.Lines, 0, lines)
 	}
-	if resp.Header, err = fields(rest, lines-2); err != nil {
-		return Head{}, size, err
-	}
-	repairPragma(resp.Header)
-	h, err = frame(method, resp)
-	return h, size, err
+	_, err = h.parse(text, method)
+	return size, err
 }
 
-// head waits until a whole header is buffered. lines are its lines, with the
+// Scanned is what [Scan] finds.
+type Scanned int
+
+// The findings.
+const (
+	// Partial means that the head has not ended, and is plain so far.
+	Partial Scanned = iota
+	// Plain means that all of the head is there.
+	Plain
+	// Other means that somebody must wait for the answer, or that it is none: it is
+	// one for [ReadHead].
+	Other
+)
+
+// Scan reads the head at the start of text into h, which shares its memory, if it is that
+// of a final answer that says how long it is and after which the connection goes on.
+// size is how many bytes the head has. method is that of the request.
+func Scan(text, method string, h *Head) (size int, s Scanned) {
+	size, err := h.parse(text, method)
+	switch {
+	case err == errPartial: //nolint:errorlint // parse does not wrap it
+		return 0, Partial
+	case err != nil, h.Status < 200, !h.Keep, h.Body() < 0:
+		return 0, Other
+	}
+	return size, Plain
+}
+
+// head waits until a whole head is buffered. lines are its lines, with the
 // empty one at its end.
 func (r *Reader) head(limit int) (lines, size int, err error) {
 	for r.Buffered() == 0 {
@@ -95,87 +146,118 @@ func (r *Reader) head(limit int) (lines, size int, err error) {
 	}
 }
 
+// parse reads the head at the start of text, of which h's strings are parts. The error is
+// errPartial where the head does not end there.
+func (h *Head) parse(text, method string) (size int, err error) {
+	*h = Head{Fields: h.Fields[:0]}
+	line, rest, ok := cutLine(text)
+	if !ok {
+		return 0, errPartial
+	}
+	if err := h.statusLine(line); err != nil {
+		return 0, err
+	}
+	var f framed
+	for {
+		var l field.Line
+		if l, rest, err = nextField(rest); err != nil {
+			return 0, err
+		}
+		if l.Name == "" {
+			break
+		}
+		keep, err := f.note(&l)
+		if err != nil {
+			return 0, err
+		}
+		if keep {
+			h.Fields = append(h.Fields, l)
+		}
+	}
+	if f.pragma == 1 && !f.control { // as net/http does (RFC 7234, 5.4)
+		h.Fields.Add("Cache-Control", "no-cache")
+	}
+	return len(text) - len(rest), h.frame(method, &f)
+}
+
 // cutLine takes a line off, without its end.
-func cutLine(text string) (line, rest string) {
+func cutLine(text string) (line, rest string, ok bool) {
 	n := strings.IndexByte(text, '\n')
+	if n < 0 {
+		return "", text, false
+	}
 	line, rest = text[:n], text[n+1:]
-	return strings.TrimSuffix(line, "\r"), rest
+	return strings.TrimSuffix(line, "\r"), rest, true
 }
 
 // statusLine reads "HTTP/1.1 200 OK" (RFC 9112, 4).
-func statusLine(text string, resp *http.Response) (rest string, err error) {
-	line, rest := cutLine(text)
+func (h *Head) statusLine(line string) error {
 	if len(line) < len("HTTP/1.1 200") || line[:7] != "HTTP/1." || line[8] != ' ' || len(line) > 12 && line[12] != ' ' {
-		return "", fmt.Errorf("%w: the status line %.64q", ErrHead, line)
+		return fmt.Errorf("%w: the status line %.64q", ErrHead, line)
 	}
-	switch line[7] {
-	case '1':
-		resp.Proto, resp.ProtoMajor, resp.ProtoMinor = "HTTP/1.1", 1, 1
-	case '0':
-		resp.Proto, resp.ProtoMajor, resp.ProtoMinor = "HTTP/1.0", 1, 0
-	default:
-		return "", fmt.Errorf("%w: the version in %.64q", ErrHead, line)
+	if line[7] != '0' && line[7] != '1' {
+		return fmt.Errorf("%w: the version in %.64q", ErrHead, line)
 	}
-	resp.Status, resp.StatusCode = line[9:], 0
+	h.Minor = int(line[7] - '0')
 	for _, c := range []byte(line[9:12]) {
 		if c < '0' || c > '9' {
-			return "", fmt.Errorf("%w: the status in %.64q", ErrHead, line)
+			return fmt.Errorf("%w: the status in %.64q", ErrHead, line)
 		}
-		resp.StatusCode = resp.StatusCode*10 + int(c-'0')
+		h.Status = h.Status*10 + int(c-'0')
 	}
-	if !field.Value(resp.Status) {
-		return "", fmt.Errorf("%w: a control byte in the status line %.64q", ErrHead, line)
+	if !valid(line) {
+		return fmt.Errorf("%w: a control byte in the status line %.64q", ErrHead, line)
 	}
-	return rest, nil
+	return nil
 }
 
-// fields reads as many lines of a header or trailer, up to the empty one. Names
-// become canonical; all values share text.
-func fields(text string, lines int) (http.Header, error) {
-	h := make(http.Header, max(lines, 0))
-	values := make([]string, max(lines, 0))
-	if text != "" && (text[0] == ' ' || text[0] == '\t') {
-		return nil, fmt.Errorf("%w: it begins with a folded line", ErrHead)
+// nextField takes the next line off a head or a trailer, with those that continue it. Its
+// name is canonical; none means that the head has ended. The error is errPartial where
+// that is not known yet.
+func nextField(text string) (l field.Line, rest string, err error) {
+	line, rest, ok := cutLine(text)
+	switch {
+	case !ok || line != "" && rest == "":
+		return l, text, errPartial
+	case line == "":
+		return l, rest, nil
+	case line[0] == ' ' || line[0] == '\t':
+		return l, text, fmt.Errorf("%w: it begins with a folded line", ErrHead)
 	}
-	for {
-		var line string
-		if line, text = cutLine(text); line == "" {
-			return h, nil
-		}
-		colon := strings.IndexByte(line, ':')
-		if colon < 0 {
-			return nil, fmt.Errorf("%w: a line without a colon: %.64q", ErrHead, line)
-		}
-		if text[0] == ' ' || text[0] == '\t' { // there is always one more line
-			line, text = unfold(line, text)
-		}
-		name, ok := canonical(line[:colon])
-		if !ok {
-			return nil, fmt.Errorf("%w: a field with the name %.64q", ErrHead, line[:colon])
-		}
-		value := trim(line[colon+1:])
-		if !valid(value) {
-			return nil, fmt.Errorf("%w: a control byte in the field %.64s", ErrHead, name)
-		}
-		if old := h[name]; old != nil {
-			h[name] = append(old, value)
-			continue
-		}
-		values[0] = value
-		h[name], values = values[:1:1], values[1:]
+	colon := strings.IndexByte(line, ':')
+	if colon < 0 {
+		return l, text, fmt.Errorf("%w: a line without a colon: %.64q", ErrHead, line)
 	}
+	if rest[0] == ' ' || rest[0] == '\t' {
+		if line, rest, err = unfold(line, rest); err != nil {
+			return l, text, err
+		}
+	}
+	if l.Name, ok = canonical(line[:colon]); !ok {
+		return l, text, fmt.Errorf("%w: a field with the name %.64q", ErrHead, line[:colon])
+	}
+	if l.Value = trim(line[colon+1:]); !valid(l.Value) {
+		return l, text, fmt.Errorf("%w: a control byte in the field %.64s", ErrHead, l.Name)
+	}
+	return l, rest, nil
 }
 
 // unfold joins the lines that continue one (RFC 9112, 5.2) by single spaces.
-func unfold(line, text string) (joined, rest string) {
+func unfold(line, text string) (joined, rest string, err error) {
 	var b strings.Builder
 	b.WriteString(trim(line))
 	for text != "" && (text[0] == ' ' || text[0] == '\t') {
-		line, text = cutLine(text)
+		var ok bool
+		if line, text, ok = cutLine(text); !ok {
+			return "", text, errPartial
+		}
 		b.WriteByte(' ')
 		b.WriteString(trim(line))
 	}
-	return b.String(), text
+	if text == "" {
+		return "", text, errPartial
+	}
+	return b.String(), text, nil
 }
 
 // trim removes spaces and tabs at both ends. A CR is neither.
@@ -189,15 +271,28 @@ func trim(s string) string {
 	return s
 }
 
-// valid reports whether a value has no control byte but the tab.
+// valid reports whether a value has no control byte but the tab. It looks at eight bytes
+// at a time (Warren, Hacker's Delight, 6-1).
 func valid(s string) bool {
+	const ones, tops = 0x0101010101010101, 0x8080808080808080
+	for ; len(s) >= 8; s = s[8:] {
+		x := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 | uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+		del := x ^ 0x7f*ones
+		for odd := ((x-' '*ones)&^x | (del-ones)&^del) & tops; odd != 0; odd &= odd - 1 {
+			if control(byte(x >> (bits.TrailingZeros64(odd) - 7))) {
+				return false
+			}
+		}
+	}
 	for i := range len(s) {
-		if c := s[i]; c < ' ' && c != '\t' || c == 0x7f {
+		if control(s[i]) {
 			return false
 		}
 	}
 	return true
 }
+
+func control(c byte) bool { return c < ' ' && c != '\t' || c == 0x7f }
 
 // framing are the fields that say where a message ends (RFC 9112, 6). Nothing
 // about them is repaired.
@@ -230,133 +325,120 @@ func canonical(s string) (string, bool) {
 	return name, trimmed != "" && (len(trimmed) == len(s) || !framing(name))
 }
 
-// repairPragma does as net/http does: Pragma: no-cache alone means
-// Cache-Control: no-cache (RFC 7234, 5.4).
-func repairPragma(h http.Header) {
-	if p := h["Pragma"]; len(p) > 0 && p[0] == "no-cache" && h["Cache-Control"] == nil {
-		h["Cache-Control"] = []string{"no-cache"}
-	}
+// framed is what the fields of a head say about the body, and what comes after it.
+type framed struct {
+	lengths, codings, connections int    // how many lines there are of each
+	length, coding                string // the value of the first
+	closes, keeps                 bool   // what Connection has
+	trailer, control              bool   // there is a Trailer, a Cache-Control
+	pragma                        int    // the first one is no-cache: 1, another: 2
 }
 
-// frame decides where the body ends (RFC 9112, 6.3), and what of the fields
-// about it stays in the header: as net/http leaves them.
-func frame(method string, resp *http.Response) (Head, error) {
-	h := resp.Header
-	head := Head{Keep: keeps(resp)}
-	chunked, err := transferCoding(resp)
-	if err != nil {
-		return head, err
-	}
-	length, said, err := contentLength(h)
-	if err != nil {
-		return head, err
-	}
-	head.Keep = head.Keep && (said == 0 || said == 1 && !chunked)
-	bodiless := resp.StatusCode < 200 || resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified
-	if chunked {
-		resp.TransferEncoding = []string{"chunked"}
-		if resp.Trailer, err = announced(h); err != nil {
-			return head, err
+// note takes in a field, and reports whether it stays in the header as it is.
+func (f *framed) note(l *field.Line) (stays bool, err error) {
+	switch l.Name {
+	case "Content-Length": // always the same, or there is none
+		if f.lengths++; f.lengths == 1 {
+			f.length = l.Value
+		} else if l.Value != f.length {
+			return false, fmt.Errorf("%w: Content-Length %.64q and %.64q", ErrLength, f.length, l.Value)
 		}
-	}
-	resp.ContentLength = 0
-	if method == http.MethodHead {
-		bodiless = true
-		if resp.ContentLength = -1; said > 0 {
-			resp.ContentLength = length
-		}
-	}
-	switch {
-	case resp.StatusCode == http.StatusSwitchingProtocols:
-		head.Framing, head.Keep = Switched, false
-	case bodiless:
-	case chunked:
-		delete(h, "Content-Length")
-		head.Framing, resp.ContentLength = Chunks, -1
-	case said > 0:
-		if resp.ContentLength = length; length > 0 {
-			head.Framing = Length
-		}
-	default:
-		head.Framing, head.Keep, resp.ContentLength = UntilClose, false, -1
-	}
-	resp.Close = !head.Keep
-	return head, nil
-}
-
-// keeps reports whether the connection goes on behind the answer (RFC 9112, 9.3).
-func keeps(resp *http.Response) bool {
-	connection := resp.Header["Connection"]
-	if len(connection) == 0 {
-		return resp.ProtoMinor > 0
-	}
-	closes := field.Has(connection, "close")
-	if resp.ProtoMinor == 0 {
-		return !closes && field.Has(connection, "keep-alive")
-	}
-	if closes {
-		delete(resp.Header, "Connection")
-	}
-	return !closes
-}
-
-// transferCoding reads Transfer-Encoding: there is none, or it is chunked.
-func transferCoding(resp *http.Response) (chunked bool, err error) {
-	codings, ok := resp.Header["Transfer-Encoding"]
-	if !ok {
+		return f.lengths == 1, nil
+	case "Transfer-Encoding":
+		f.codings++
+		f.coding = l.Value
 		return false, nil
-	}
-	delete(resp.Header, "Transfer-Encoding")
-	if resp.ProtoMinor == 0 || len(codings) != 1 || !strings.EqualFold(codings[0], "chunked") {
-		return false, fmt.Errorf("%w: Transfer-Encoding %.64q in an answer of %s", ErrLength, codings, resp.Proto)
+	case "Connection":
+		f.connections++
+		value := []string{l.Value}
+		f.closes = f.closes || field.Has(value, "close")
+		f.keeps = f.keeps || field.Has(value, "keep-alive")
+	case "Trailer":
+		f.trailer = true
+	case "Cache-Control":
+		f.control = true
+	case "Pragma":
+		if f.pragma == 0 {
+			if f.pragma = 2; l.Value == "no-cache" {
+				f.pragma = 1
+			}
+		}
 	}
 	return true, nil
 }
 
-// contentLength reads Content-Length, and how often it was said: always the
-// same, or there is none.
-func contentLength(h http.Header) (length int64, said int, err error) {
-	values := h["Content-Length"]
-	if len(values) == 0 {
-		return 0, 0, nil
+// frame decides where the body ends (RFC 9112, 6.3), and what of the fields
+// about it stays in the header: as net/http leaves them.
+func (h *Head) frame(method string, f *framed) error {
+	h.keep(f)
+	chunked, length := f.codings > 0, int64(0)
+	if chunked && (h.Minor == 0 || f.codings != 1 || !strings.EqualFold(f.coding, "chunked")) {
+		return fmt.Errorf("%w: Transfer-Encoding %.64q in an answer of HTTP/1.%d", ErrLength, f.coding, h.Minor)
 	}
-	for _, v := range values[1:] {
-		if v != values[0] {
-			return 0, 0, fmt.Errorf("%w: Content-Length %.64q", ErrLength, values)
+	if f.lengths > 0 {
+		n, err := strconv.ParseUint(f.length, 10, 63)
+		if err != nil {
+			return fmt.Errorf("%w: Content-Length %.64q", ErrLength, f.length)
+		}
+		length = int64(n)
+	}
+	h.Keep = h.Keep && (f.lengths == 0 || f.lengths == 1 && !chunked)
+	if chunked && f.trailer {
+		if err := h.announced(); err != nil {
+			return err
 		}
 	}
-	n, err := strconv.ParseUint(values[0], 10, 63)
-	if err != nil {
-		return 0, 0, fmt.Errorf("%w: Content-Length %.64q", ErrLength, values[0])
+	bodiless := h.Status < 200 || h.Status == http.StatusNoContent || h.Status == http.StatusNotModified
+	if method == http.MethodHead {
+		bodiless = true
+		if h.Length = -1; f.lengths > 0 {
+			h.Length = length
+		}
 	}
-	if len(values) > 1 {
-		h["Content-Length"] = values[:1:1]
+	switch {
+	case h.Status == http.StatusSwitchingProtocols:
+		h.Framing, h.Keep = Switched, false
+	case bodiless:
+	case chunked:
+		h.Fields.Delete("Content-Length")
+		if h.Framing, h.Length = Chunks, -1; h.Trailer == nil {
+			h.Trailer = http.Header{} // not all announce them
+		}
+	case f.lengths > 0:
+		if h.Length = length; length > 0 {
+			h.Framing = Length
+		}
+	default:
+		h.Framing, h.Keep, h.Length = UntilClose, false, -1
 	}
-	return int64(n), len(values), nil
+	return nil
+}
+
+// keep decides whether the connection goes on behind the answer (RFC 9112, 9.3).
+func (h *Head) keep(f *framed) {
+	switch {
+	case f.connections == 0:
+		h.Keep = h.Minor > 0
+	case h.Minor == 0:
+		h.Keep = !f.closes && f.keeps
+	default:
+		if h.Keep = !f.closes; f.closes {
+			h.Fields.Delete("Connection")
+		}
+	}
 }
 
 // announced takes the field Trailer out: the names that the trailer will have.
-func announced(h http.Header) (http.Header, error) {
-	lines, ok := h["Trailer"]
-	if !ok {
-		return nil, nil
-	}
-	delete(h, "Trailer")
-	var trailer http.Header
-	for _, line := range lines {
-		for name := range strings.SplitSeq(line, ",") {
-			if name = trim(name); name == "" {
-				continue
-			}
-			switch name = http.CanonicalHeaderKey(name); name {
-			case "Transfer-Encoding", "Trailer", "Content-Length":
-				return nil, fmt.Errorf("%w: %s in it", ErrTrailer, name)
-			}
-			if trailer == nil {
-				trailer = http.Header{}
-			}
-			trailer[name] = nil
+func (h *Head) announced() error {
+	lines := h.Fields.Values("Trailer")
+	h.Fields.Delete("Trailer")
+	h.Trailer = http.Header{}
+	for name := range field.Members(lines) {
+		switch name = http.CanonicalHeaderKey(name); name {
+		case "Transfer-Encoding", "Trailer", "Content-Length":
+			return fmt.Errorf("%w: %s in it", ErrTrailer, name)
 		}
+		h.Trailer[name] = nil
 	}
-	return trailer, nil
+	return nil
 }

@@ -24,10 +24,10 @@ type outcome struct {
 }
 
 // describe is an answer as one line, with its fields in order.
-func describe(r *http.Response, body []byte) string {
+func describe(status int, length int64, header, trailer http.Header, body []byte) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d length %d coding %q", r.StatusCode, r.ContentLength, r.TransferEncoding)
-	for _, h := range []http.Header{r.Header, r.Trailer} {
+	fmt.Fprintf(&b, "%d length %d", status, length)
+	for _, h := range []http.Header{header, trailer} {
 		for _, name := range slices.Sorted(maps.Keys(h)) {
 			for _, v := range h[name] {
 				fmt.Fprintf(&b, " %s=%q", name, strings.TrimRight(v, " ")) // what an empty fold leaves
@@ -45,26 +45,26 @@ func ours(method, wire string, source func(io.Reader) io.Reader) outcome {
 	r := &http1.Reader{Source: source(strings.NewReader(wire))}
 	r.Use(make([]byte, http1.BufferSize))
 	for {
-		resp := new(http.Response)
-		head, _, err := http1.ReadHead(r, 64<<10, method, resp)
+		head := new(http1.Head)
+		_, err := http1.ReadHead(r, 64<<10, method, head)
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil || resp.StatusCode < 100 {
+		if err != nil || head.Status < 100 {
 			o.refused = true
 			break
 		}
 		var body http1.Body
-		body.Begin(r, head, resp)
+		body.Begin(r, head)
 		var content []byte
-		if resp.StatusCode >= 200 {
+		if head.Status >= 200 {
 			if content, err = io.ReadAll(&body); err != nil {
 				o.refused = true
 				break
 			}
 		}
-		o.answers = append(o.answers, describe(resp, content))
-		if resp.StatusCode >= 200 && !head.Keep || resp.StatusCode == 101 {
+		o.answers = append(o.answers, describe(head.Status, head.Length, head.Fields.Header(), head.Trailer, content))
+		if head.Status >= 200 && !head.Keep || head.Status == 101 {
 			break
 		}
 	}
@@ -94,7 +94,7 @@ func theirs(method, wire string) outcome {
 				break
 			}
 		}
-		o.answers = append(o.answers, describe(resp, content))
+		o.answers = append(o.answers, describe(resp.StatusCode, resp.ContentLength, resp.Header, resp.Trailer, content))
 		if resp.StatusCode >= 200 && resp.Close || resp.StatusCode == 101 {
 			break
 		}
@@ -108,6 +108,7 @@ func theirs(method, wire string) outcome {
 // for an answer, net/http takes for the same one. The differences that are named
 // in the package's comment end ours early, or are normalised here.
 func compare(t *testing.T, method, wire string) {
+	scans(t, method, wire)
 	whole := func(r io.Reader) io.Reader { return r }
 	o, n := ours(method, wire, whole), theirs(method, wire)
 	for name, source := range map[string]func(io.Reader) io.Reader{"byte by byte": iotest.OneByteReader, "with EOF": iotest.DataErrReader} {
@@ -125,6 +126,27 @@ func compare(t *testing.T, method, wire string) {
 	}
 	if !o.refused && !n.refused && len(o.answers) == len(n.answers) && o.left != n.left {
 		t.Fatalf("behind the answers in %q are %d bytes for us, %d for net/http", wire, o.left, n.left)
+	}
+}
+
+// scans demands that a loop, which sees an answer while it comes, sees the same as who
+// waits for all of it, or leaves it to that one.
+func scans(t *testing.T, method, wire string) {
+	var whole http1.Head
+	r := &http1.Reader{Source: strings.NewReader(wire)}
+	r.Use(make([]byte, http1.BufferSize))
+	used, err := http1.ReadHead(r, 64<<10, method, &whole)
+	for n := range len(wire) + 1 {
+		var h http1.Head
+		size, s := http1.Scan(wire[:n], method, &h)
+		switch {
+		case s == http1.Partial && err == nil && n >= used:
+			t.Fatalf("%q has a head of %d bytes, and more is waited for", wire[:n], used)
+		case s == http1.Plain && (err != nil || size != used || n < used):
+			t.Fatalf("the head of %q has %d bytes, or %d: %v", wire[:n], size, used, err)
+		case s == http1.Plain && (h.Status != whole.Status || h.Length != whole.Length || !slices.Equal(h.Fields, whole.Fields) || h.Framing > http1.Length):
+			t.Fatalf("%q is %+v, or %+v", wire[:n], h, whole)
+		}
 	}
 }
 
@@ -225,11 +247,11 @@ func TestLimits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := &http1.Reader{Source: strings.NewReader(c.wire)}
 			r.Use(make([]byte, http1.BufferSize))
-			resp := new(http.Response)
-			h, _, err := http1.ReadHead(r, 64<<10, "", resp)
+			h := new(http1.Head)
+			_, err := http1.ReadHead(r, 64<<10, "", h)
 			if err == nil {
 				var b http1.Body
-				b.Begin(r, h, resp)
+				b.Begin(r, h)
 				_, err = io.Copy(io.Discard, &b)
 			}
 			if !errors.Is(err, c.want) {
