@@ -166,7 +166,7 @@ func (h *Handler) open(o Options, d Deps) (err error) {
 	}
 	h.proxy.Share(d.Room)
 	h.fetches = fetch.NewFetcher(fetch.Config{
-		Proxy: h.proxy, Transport: transport, Rules: h.rules, Tiers: h.tiers, Purges: h.purges,
+		Proxy: h.proxy, Upstream: way, Rules: h.rules, Tiers: h.tiers, Purges: h.purges,
 		Languages: o.Languages, Tags: tags, Hidden: h.hidden, CORS: h.cors != nil, Dictionaries: o.Dictionaries, Name: statusName,
 		Meters: d.Meters, ErrorLog: d.ErrorLog, Context: h.life.ctx, Start: h.life.running.Go,
 	})

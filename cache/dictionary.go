@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"net/http"
 	"slices"
 	"sync"
 
@@ -140,9 +139,4 @@ func (h *Handler) packWith(tools *compress.Tools, k packing) {
 	e.Deltas = append(slices.Clip(e.Deltas), made)
 	o.Packed.Store(e)
 	h.tiers.Swap(k.key, o, o)
-}
-
-// varyAlso adds a field to those that an answer varies by.
-func varyAlso(h http.Header, name string) {
-	h["Vary"] = append(slices.Clip(h["Vary"]), name)
 }

@@ -18,15 +18,16 @@ import (
 	"millrace/internal/observe/trace"
 	"millrace/internal/wire/field"
 	"millrace/internal/wire/message"
+	"millrace/proxy"
 )
 
 // exchange is one request on its way through the cache.
 type exchange struct {
 	h       *Handler
-	w       http.ResponseWriter
+	w       http.ResponseWriter // nil on an event loop, as r
 	r       *http.Request
-	head    *message.Request // of r
-	proof   signin.Proof     // for which a gate has admitted it
+	head    *message.Request
+	proof   signin.Proof // for which a gate has admitted it
 	began   time.Time
 	set     *rules.Settings
 	scheme  string // that was asked for, with
@@ -50,13 +51,15 @@ type exchange struct {
 // served if it may be. Else the request joins, or leads, the one fetch for that
 // key, and is answered by what that has led to.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if h.proxy.RefuseHTTP(w, r) || h.cors.Preflight(w, r) {
+	head := new(message.Request)
+	proxy.Head(head, r)
+	if h.proxy.Refuse(w, r, head) || h.cors.Preflight(w, r) {
 		return
 	}
-	x := h.newExchange(r)
-	x.w, x.purges = w, h.purges.Generation().Now()
-	defer func() { h.record(&x) }()
-	if x.private = x.bypass(); x.private != "" {
+	x := h.newExchange(head, signin.ProofOf(r.Context()))
+	x.w, x.r = w, r
+	defer func() { h.record(&x, 0) }()
+	if x.private != "" {
 		x.forward()
 		return
 	}
@@ -67,7 +70,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var o *object.Object
 	for range 3 {
 		if m, started := lane.Take[*missing](r, h); started {
-			if x.began = m.x.began; x.resume(m) {
+			if x.began = m.began; x.resume(m) {
 				return
 			}
 			continue
@@ -81,7 +84,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			use = o.Facts.Use(x.demand, x.began, soft)
 		}
 		if use == rfc9111.Refresh {
-			h.fetches.Refresh(x.request(), o) // before the answer, which may take the client long to read
+			h.fetches.Refresh(*x.request(), o) // before the answer, which may take the client long to read
 		}
 		switch {
 		case use == rfc9111.Serve && x.serve(o, "hit"), use == rfc9111.Refresh && x.serve(o, "stale"):
@@ -98,12 +101,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// newExchange makes an exchange that nothing has been decided about.
-func (h *Handler) newExchange(r *http.Request) exchange {
-	head := new(message.Request)
-	head.Of(r)
-	x := exchange{h: h, r: r, head: head, proof: signin.ProofOf(r.Context()), began: time.Now(), set: h.rules.ForRequest(head.Decoded())}
-	x.scheme, x.host = h.proxy.AskedHTTP(r)
+// newExchange makes the exchange of a request, for a handler or an event loop.
+func (h *Handler) newExchange(head *message.Request, proof signin.Proof) exchange {
+	x := exchange{
+		h: h, head: head, proof: proof, began: time.Now(), set: h.rules.ForRequest(head.Decoded()), purges: h.purges.Generation().Now(),
+	}
+	x.scheme, x.host = h.proxy.Asked(head)
+	x.private = bypass(h.rules, x.set, head, proof)
 	return x
 }
 
@@ -136,19 +140,23 @@ func (h *Handler) lookup(x *exchange) (o *object.Object, soft bool) {
 }
 
 // request is the exchange as a fetch needs it.
-func (x *exchange) request() fetch.Request {
-	return fetch.Request{
-		R: x.r, Head: x.head, Proof: x.proof, Scheme: x.scheme, Host: x.host,
-		Settings: x.set, Demand: x.demand, Key: x.key, Personal: x.personal, Trace: trace.From(x.r.Context()),
+func (x *exchange) request() *fetch.Request {
+	q := &fetch.Request{
+		Head: x.head, Proof: x.proof, Scheme: x.scheme, Host: x.host,
+		Settings: x.set, Demand: x.demand, Key: x.key, Personal: x.personal,
 	}
+	if x.r == nil {
+		q.Marks = x.head.Set
+		return q
+	}
+	q.Gone, q.Trace = x.r.Context().Done(), trace.From(x.r.Context())
+	return q
 }
 
 // url is the URL of the request as its client, and a purge, names it.
 func (x *exchange) url() string { return x.scheme + "://" + x.host + x.head.URI() }
 
-// bypass says why the request bypasses the cache; "": it does not.
-func (x *exchange) bypass() string { return bypass(x.h.rules, x.set, x.head, x.proof) }
-
+// bypass says why a request bypasses the cache; "": it does not.
 func bypass(all *rules.Rules, set *rules.Settings, q *message.Request, proof signin.Proof) string {
 	fields := q.Fields
 	switch {
@@ -179,12 +187,12 @@ func bypass(all *rules.Rules, set *rules.Settings, q *message.Request, proof sig
 func (x *exchange) makeKey() string {
 	q := x.head
 	if made := x.set.Made; len(made) > 0 {
-		sent := x.h.proxy.SharedHTTP(x.r, x.set.ByHost).Header
+		isMade := func(l field.Line) bool { return slices.Contains(made, l.Name) }
 		q = q.Clone()
-		q.Fields = slices.DeleteFunc(q.Fields, func(l field.Line) bool { return slices.Contains(made, l.Name) })
-		for _, name := range made {
-			for _, value := range sent[name] {
-				q.Fields.Add(name, value)
+		q.Fields = slices.DeleteFunc(q.Fields, isMade)
+		for _, l := range x.h.proxy.Shared(x.head, x.set.ByHost).Fields {
+			if isMade(l) {
+				q.Fields = append(q.Fields, l)
 			}
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"millrace/internal/access/signin"
 	"millrace/internal/observe/redact"
 	"millrace/internal/wire/message"
+	"millrace/proxy"
 )
 
 // Explanation is what the cache knows of one request and would do with it.
@@ -40,11 +41,13 @@ type Explanation struct {
 
 // Explain says what would happen to r now, without doing it.
 func (h *Handler) Explain(r *http.Request) Explanation {
-	x := h.newExchange(r)
+	head := new(message.Request)
+	proxy.Head(head, r)
+	x := h.newExchange(head, signin.ProofOf(r.Context()))
 	e := Explanation{URL: redact.Target(x.url()), Rule: x.set.Name}
-	if why := x.bypass(); why != "" {
+	if x.private != "" {
 		e.Outcome = "bypass"
-		e.Reason, e.Hint = explainBypass(r, why)
+		e.Reason, e.Hint = explainBypass(r, x.private)
 		return e
 	}
 	x.judge()

@@ -4,17 +4,15 @@ import (
 	"context"
 	"maps"
 	"net/http"
-	"strconv"
-	"time"
 
 	"millrace/cache/fetch"
+	"millrace/cache/fill"
 	"millrace/cache/object"
 	"millrace/cache/purge"
 	"millrace/cache/rfc9111"
 	"millrace/internal/observe/trace"
 	"millrace/internal/upstream"
 	"millrace/internal/wire/condition"
-	"millrace/internal/wire/send"
 	"millrace/proxy"
 )
 
@@ -22,21 +20,16 @@ import (
 // reports false, having written nothing, if the outcome is not for this request.
 func (x *exchange) join(o *object.Object) bool {
 	q := x.request()
-	if x.h.fetches.Passes(q) || x.demand.NoStore || x.r.Method == http.MethodHead {
+	if x.alone(q) {
 		return x.pass(o)
 	}
-	f, leader := x.h.fetches.Join(q)
-	if !f.Enter() {
+	f, t := x.claim(q, o)
+	if f == nil {
 		return false
 	}
 	defer f.Leave()
-	if leader {
-		if o == nil {
-			if stored, _ := x.h.lookup(x); stored != nil && f.Abandon() {
-				return false // another fetch has just ended
-			}
-		}
-		return x.lead(x.h.fetches.New(f, q, o), o)
+	if t != nil {
+		return x.lead(t, o)
 	}
 	step := trace.Begin(x.r.Context(), trace.Fetch)
 	out, err := f.Wait(x.r.Context())
@@ -46,6 +39,31 @@ func (x *exchange) join(o *object.Object) bool {
 		return false
 	}
 	return x.arrive(o, out, err, true)
+}
+
+// alone reports whether a request asks for itself alone: the answers for its key are known
+// to differ by client (hit-for-miss), or it asks in a way that nobody shares.
+func (x *exchange) alone(q *fetch.Request) bool {
+	return x.demand.NoStore || x.head.Method == http.MethodHead || x.h.fetches.Passes(q)
+}
+
+// claim joins the fetch for a request. t is not nil where the request has to lead it. f is
+// nil where another fetch has just ended; otherwise the caller owes it a Leave. o is what
+// is stored.
+func (x *exchange) claim(q *fetch.Request, o *object.Object) (f *fill.Fill[fetch.Outcome], t *fetch.Fetch) {
+	f, leader := x.h.fetches.Join(q)
+	switch {
+	case !f.Enter():
+		return nil, nil
+	case !leader:
+		return f, nil
+	case o == nil:
+		if stored, _ := x.h.lookup(x); stored != nil && f.Abandon() {
+			f.Leave()
+			return nil, nil
+		}
+	}
+	return f, x.h.fetches.New(f, q, o)
 }
 
 // tooLate reports whether the outcome of a fetch is not for a request that joined it
@@ -72,16 +90,16 @@ func (x *exchange) lead(t *fetch.Fetch, o *object.Object) bool {
 		select {
 		case hint := <-t.Hints():
 			x.interim(hint)
-		case resp := <-t.Answer(): //nolint:bodyclose // receive closes it
+		case a := <-t.Answer():
 			<-settled
 			x.interims(t)
-			return x.receive(t, resp, o, out.Reason)
+			return x.receive(t, a, o, out.Reason)
 		case <-settled:
 			x.interims(t)
 			if err == nil && out.Private {
 				select {
-				case resp := <-t.Answer(): //nolint:bodyclose // receive closes it
-					return x.receive(t, resp, o, out.Reason)
+				case a := <-t.Answer():
+					return x.receive(t, a, o, out.Reason)
 				case <-t.Over(): // Close has ended it
 					x.fail(fetch.ErrClosed)
 				case <-x.r.Context().Done():
@@ -121,14 +139,14 @@ func (x *exchange) interims(t *fetch.Fetch) {
 // interim forwards a 1xx, except 100 and 101, which are between neighbours. HTTP/1.0
 // has none (RFC 9110, 15.2).
 func (x *exchange) interim(i fetch.Hint) {
-	if i.Status <= http.StatusSwitchingProtocols || i.Status > 199 || !x.r.ProtoAtLeast(1, 1) || proxy.CheckHeaderHTTP(i.Header) != nil {
+	if i.Status <= http.StatusSwitchingProtocols || i.Status > 199 || !x.r.ProtoAtLeast(1, 1) || proxy.CheckHeader(i.Fields) != nil {
 		return
 	}
-	proxy.StripHTTP(i.Header)
+	proxy.Strip(&i.Fields)
 	h := x.w.Header()
 	kept := maps.Clone(h)
 	clear(h)
-	maps.Copy(h, i.Header)
+	maps.Copy(h, i.Fields.Header())
 	x.w.WriteHeader(i.Status)
 	clear(h)
 	maps.Copy(h, kept)
@@ -168,41 +186,27 @@ func (x *exchange) arrive(o *object.Object, out fetch.Outcome, err error, joined
 	case !out.Object.Selects(x.head.Fields, x.h.languages):
 		return false
 	}
-	x.outcome, x.reason, x.status = "miss", out.Reason, out.Object.Status
+	x.settled(&out, joined)
 	switch {
-	case joined:
-		x.outcome = "coalesced"
-	case out.How != "miss":
-		x.outcome = out.How
-	}
-	if out.Body == nil { // whole already: from a slower tier, or validated
+	case out.Body == nil: // whole already: from a slower tier, or validated
 		return x.serve(out.Object, x.outcome)
-	}
-	head := x.w.Header()
-	x.addStatus(head, out.Object.All("Cache-Status"), forward{
-		why: x.why(o), status: out.Status, collapsed: joined, stored: out.Reason == "", detail: out.Reason,
-	}.String())
-	if !joined {
-		maps.Copy(head, out.Withheld)
-	}
-	if out.Aged || joined { // RFC 9111, 5.1: it was not made for this request
-		head["Age"] = []string{strconv.FormatInt(seconds(out.Object.Facts.CurrentAge(time.Now())), 10)}
-	}
-	if x.stream(out.Object, out.Body) {
+	case x.stream(&out, x.why(o), joined):
 		return true
-	}
-	delete(head, "Cache-Status")
-	delete(head, "Age")
-	for name := range out.Withheld {
-		delete(head, name)
-	}
-	if x.far {
+	case x.far:
 		if x.taken != nil {
 			x.taken()
 		}
 		return x.pass(o)
 	}
 	return false
+}
+
+// settled notes what the log says of an outcome.
+func (x *exchange) settled(out *fetch.Outcome, joined bool) {
+	x.outcome, x.reason, x.status = out.How, out.Reason, out.Object.Status
+	if joined {
+		x.outcome = "coalesced"
+	}
 }
 
 // fail answers when the upstream failed.
@@ -222,22 +226,22 @@ func (x *exchange) fail(err error) {
 // receive takes over an answer that is for this client alone. If the client wants a
 // range of an answer that is too large to be stored, the upstream is asked again for
 // that range.
-func (x *exchange) receive(t *fetch.Fetch, resp *http.Response, o *object.Object, reason string) bool {
-	if reason == "too-large" && !t.Pass() && x.r.Header["Range"] != nil {
-		resp.Body.Close()
+func (x *exchange) receive(t *fetch.Fetch, a *upstream.Answer, o *object.Object, reason string) bool {
+	if reason == "too-large" && !t.Pass() && x.head.Fields.Has("Range") {
+		a.Body.Close()
 		t.Finish()
 		x.taken()
 		return x.pass(o)
 	}
-	x.direct(t, resp, o, reason)
+	x.direct(t, a, o, reason)
 	return true
 }
 
 // direct sends an answer that is for this client alone.
-func (x *exchange) direct(t *fetch.Fetch, resp *http.Response, o *object.Object, reason string) {
+func (x *exchange) direct(t *fetch.Fetch, a *upstream.Answer, o *object.Object, reason string) {
 	defer t.Finish()
-	defer resp.Body.Close()
-	x.outcome, x.reason, x.status = "miss", reason, resp.StatusCode
+	defer a.Body.Close()
+	x.outcome, x.reason, x.status = "miss", reason, a.Status
 	why := x.why(o)
 	if t.Pass() {
 		x.outcome = "pass"
@@ -246,27 +250,15 @@ func (x *exchange) direct(t *fetch.Fetch, resp *http.Response, o *object.Object,
 		}
 	}
 	x.h.meters.Reasons.Add(reason)
-	proxy.StripHTTP(resp.Header)
-	proxy.AppendViaHTTP(resp.Header, resp.ProtoMajor, resp.ProtoMinor)
-	for _, name := range x.h.hidden {
-		delete(resp.Header, name)
+	proxy.Strip(&a.Fields)
+	lines := x.public(a.Fields, forward{why: why, status: a.Status, detail: reason}.String())
+	h := http.Header(lines.Header())
+	unchanged := false
+	if !t.Pass() && a.Status == http.StatusOK {
+		modified, _ := condition.ParseDate(object.First(h["Last-Modified"]), x.began)
+		unchanged = condition.Check(x.head.Method, x.r.Header, object.First(h["Etag"]), modified) == condition.NotModified
 	}
-	x.h.cors.Apply(resp.Header, x.r)
-	head := x.w.Header()
-	maps.Copy(head, resp.Header)
-	send.NoGuess(head)
-	x.addStatus(head, resp.Header["Cache-Status"], forward{why: why, status: resp.StatusCode, detail: reason}.String())
-	modified, _ := condition.ParseDate(resp.Header.Get("Last-Modified"), x.began)
-	if !t.Pass() && resp.StatusCode == http.StatusOK &&
-		condition.Check(x.r.Method, x.r.Header, resp.Header.Get("Etag"), modified) == condition.NotModified {
-		delete(head, "Content-Length")
-		x.w.WriteHeader(http.StatusNotModified)
-		return
+	if x.begin(a.Status, h, unchanged); !unchanged {
+		x.sendBody(a)
 	}
-	if resp.StatusCode == http.StatusNoContent {
-		delete(head, "Content-Length") // RFC 9110, 8.6
-	}
-	send.PassOn(x.w)
-	x.w.WriteHeader(resp.StatusCode)
-	x.sendBody(resp)
 }

@@ -3,13 +3,10 @@ package cache
 import (
 	"net/http"
 	"slices"
-	"strconv"
 	"sync"
-	"time"
 
 	"millrace/cache/fetch"
 	"millrace/cache/fill"
-	"millrace/cache/rules"
 	"millrace/internal/lane"
 	"millrace/internal/route/site"
 	"millrace/internal/wire/field"
@@ -17,15 +14,14 @@ import (
 )
 
 // missing is a request for what is not stored that an event loop fetches. It leads the
-// fetch for its key, as join and lead do for a handler, but without a goroutine.
+// fetch for its key, as a handler does, but without a goroutine.
 type missing struct {
 	proxy.Trip
-	h     *Handler
-	x     exchange
+	exchange
 	fetch *fetch.Fetch
 	fill  *fill.Fill[fetch.Outcome]
 	pages site.Pages // of the route
-	lines []field.Line
+	lines field.Lines
 }
 
 var missingPool = sync.Pool{New: func() any { return new(missing) }}
@@ -34,30 +30,19 @@ var missingPool = sync.Pool{New: func() any { return new(missing) }}
 // none if it has not changed.
 var selective = []string{"Range", "If-Range", "If-None-Match", "If-Modified-Since"}
 
-// misses reports whether event loops may fetch: that needs no tier but memory, and
-// nothing else that a loop would wait for.
-func (h *Handler) misses() bool {
-	return !h.tiers.Slow()
-}
-
-// passMiss is Pass for what is not stored.
-func (h *Handler) passMiss(q *lane.ForwardRequest, set *rules.Settings) lane.RoundTrip {
-	head := q.Head
-	if !h.misses() || head.Method != http.MethodGet || len(set.Made) > 0 {
+// passMiss is Pass for what is not stored. A handler does what has to look into other tiers
+// than memory, what wants a part of an answer, and what waits for another's fetch.
+func (h *Handler) passMiss(q *lane.ForwardRequest, x *exchange) lane.RoundTrip {
+	if h.tiers.Slow() || x.head.Method != http.MethodGet || slices.ContainsFunc(selective, x.head.Fields.Has) || !h.proxy.Tries(q) {
 		return nil
 	}
-	for _, name := range selective {
-		if head.Value(name) != "" {
-			return nil
-		}
+	x.judge()
+	if o, _ := h.lookup(x); o != nil || x.demand.OnlyIfCached {
+		return nil
 	}
-	scheme := q.Head.Scheme()
-	host := field.NormalAuthority(scheme, head.Host)
 	m := missingPool.Get().(*missing)
-	m.h, m.pages = h, q.Pages
-	m.x = exchange{h: h, began: time.Now(), set: set, scheme: scheme, host: host, head: head, purges: h.purges.Generation().Now()}
-	m.x.judge()
-	if h.tiers.Look(m.x.key) != nil || !h.proxy.Tries(q) || !m.lead(q) {
+	m.exchange, m.pages = *x, q.Pages
+	if !m.lead(q) {
 		m.release()
 		return nil
 	}
@@ -68,27 +53,19 @@ func (h *Handler) passMiss(q *lane.ForwardRequest, set *rules.Settings) lane.Rou
 // where a goroutine has to do that. The server is chosen last, never for a request
 // that is not sent.
 func (m *missing) lead(q *lane.ForwardRequest) bool {
-	h, x := m.h, &m.x
-	x.r = q.Head.HTTP(h.life.ctx, q.Client.String())
-	if x.r == nil {
+	m.head = m.head.Clone()
+	f := m.request()
+	if m.alone(f) {
 		return false
 	}
-	x.head = x.head.Clone()
-	f := x.request()
-	if x.demand.OnlyIfCached || x.demand.NoStore || h.fetches.Passes(f) {
+	switch m.fill, m.fetch = m.claim(f, nil); {
+	case m.fill == nil:
 		return false
-	}
-	var leader bool
-	if m.fill, leader = h.fetches.Join(f); !leader || !m.fill.Enter() {
-		return false
-	}
-	if h.tiers.Look(x.key) != nil && m.fill.Abandon() { // another fetch has just ended
+	case m.fetch == nil: // another leads it
 		m.fill.Leave()
 		return false
 	}
-	m.fetch = h.fetches.New(m.fill, f, nil)
-	m.fetch.Lead()
-	if h.proxy.BeginHTTP(&m.Trip, q, x.key) && (m.Waits() || m.send(q)) {
+	if m.h.proxy.Begin(&m.Trip, q, m.fetch.Lead()) && (m.Waits() || m.send(q)) {
 		return true
 	}
 	m.fetch.GiveUp()
@@ -97,8 +74,8 @@ func (m *missing) lead(q *lane.ForwardRequest) bool {
 }
 
 func (m *missing) send(q *lane.ForwardRequest) bool {
-	out, onSuspect := m.fetch.Ask()
-	return m.Trip.AskHTTP(out, q.Out, onSuspect)
+	m.fetch.Sent()
+	return m.Trip.Ask(m.fetch.Out(), q.Out)
 }
 
 // Start implements [lane.RoundTrip].
@@ -106,59 +83,31 @@ func (m *missing) Start(q *lane.ForwardRequest) bool { return m.Enter() && m.sen
 
 // Take implements [lane.RoundTrip].
 func (m *missing) Take(buf []byte, r *lane.Reply) lane.Progress {
-	resp, content, t := m.AnswerHTTP(buf) //nolint:bodyclose // it has none
+	a, content, t := m.Answer(buf)
 	if t != lane.Complete {
 		return t
 	}
-	if m.pages.For(resp.StatusCode) != "" {
+	if m.pages.For(a.Status) != "" {
 		m.Hold() // a writer knows that page
 		return lane.NeedsHandler
 	}
-	out, ok := m.fetch.Arrived(resp, content)
+	out, ok := m.fetch.Arrived(a, content)
 	if !ok {
 		m.Hold()
 		return lane.NeedsHandler
 	}
 	m.End()
-	x := &m.x
-	x.outcome, x.reason, x.status = out.How, out.Reason, out.Status
-	m.lines = m.appendLines(m.lines[:0], &out)
+	m.settled(&out, false)
+	m.lines = m.fields(m.lines[:0], &out, m.why(nil), false)
 	field.SortLines(m.lines)
 	r.Status, r.Lines, r.Body = out.Status, m.lines, out.Body.Bytes()
 	return lane.Complete
 }
 
-// appendLines appends what arrive and stream send of a whole answer.
-func (m *missing) appendLines(lines []field.Line, out *fetch.Outcome) []field.Line {
-	o := out.Object
-	for _, f := range o.Fields {
-		if slices.Contains(m.h.hidden, f.Name) || f.Name == "Accept-Ranges" && out.Status == http.StatusOK {
-			continue
-		}
-		for _, v := range f.Values {
-			lines = append(lines, field.Line{Name: f.Name, Value: v})
-		}
-	}
-	for name, values := range out.Withheld {
-		for _, v := range values {
-			lines = append(lines, field.Line{Name: name, Value: v})
-		}
-	}
-	if out.Aged {
-		age := seconds(o.Facts.CurrentAge(time.Now()))
-		lines = append(lines, field.Line{Name: "Age", Value: strconv.FormatInt(age, 10)})
-	}
-	if out.Status == http.StatusOK {
-		lines = append(lines, field.Line{Name: "Accept-Ranges", Value: "bytes"})
-	}
-	status := forward{why: "uri-miss", status: out.Status, stored: out.Reason == "", detail: out.Reason}
-	return append(lines, field.Line{Name: "Cache-Status", Value: status.String()})
-}
-
 // Sent implements [lane.RoundTrip].
-func (m *missing) Sent(*lane.Conn, *lane.Reply) {
+func (m *missing) Sent(c *lane.Conn, _ *lane.Reply) {
 	m.Release()
-	m.h.record(&m.x)
+	m.h.record(&m.exchange, c.Shard())
 	m.fill.Leave()
 	m.release()
 }
@@ -172,9 +121,8 @@ func (m *missing) Discard() {
 }
 
 func (m *missing) release() {
-	lines := m.lines
-	clear(lines)
-	m.h, m.x, m.fetch, m.fill, m.pages, m.lines = nil, exchange{}, nil, nil, nil, lines[:0]
+	clear(m.lines)
+	m.exchange, m.fetch, m.fill, m.pages, m.lines = exchange{}, nil, nil, nil, m.lines[:0]
 	missingPool.Put(m)
 }
 
@@ -184,6 +132,6 @@ func (m *missing) Owner() *Handler { return m.h }
 // resume continues a fetch that an event loop has begun, as join does with a new one.
 func (x *exchange) resume(m *missing) bool {
 	defer m.fill.Leave()
-	m.fetch.GoOn(x.r, m.Late())
+	m.fetch.GoOn(x.r.Context(), &m.Trip)
 	return x.lead(m.fetch, nil)
 }

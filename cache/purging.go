@@ -3,12 +3,12 @@ package cache
 import (
 	"context"
 	"errors"
-	"net/http"
 	"net/url"
 
 	"millrace/cache/key"
 	"millrace/cache/purge"
 	"millrace/cache/rfc9111"
+	"millrace/internal/wire/field"
 )
 
 // Purge takes effect before it returns, here; and on other machines as soon as
@@ -47,8 +47,8 @@ func (h *Handler) Changed(keys []string) {
 // invalidate purges what an answer to an unsafe method makes invalid (RFC 9111, 4.4).
 // target is what the client asked for. Only what is stored, or is being fetched, is
 // purged: otherwise anyone could fill the purge index with URLs.
-func (h *Handler) invalidate(ctx context.Context, method string, target url.URL, status int, header http.Header) {
-	for _, u := range rfc9111.Invalidated(method, &target, status, header) {
+func (h *Handler) invalidate(ctx context.Context, method string, target url.URL, status int, answer field.Lines) {
+	for _, u := range rfc9111.Invalidated(method, &target, status, answer) {
 		under := h.fetches.Running() > 0 // before the look: a fill that ends between has stored by then
 		stored, all := h.rules.ForRequest(u.Path).Key.ForURL(u.Scheme, u.Host, u.RequestURI())
 		all = all && (!h.trusting || !h.clientHost) // see makeKey

@@ -77,28 +77,28 @@ func (h *Handler) Recent(filter string, most int) []Decision {
 	return out
 }
 
-// record counts a decision and puts it into the log.
-func (h *Handler) record(x *exchange) {
+// record counts a decision, in a shard, and puts it into the log.
+func (h *Handler) record(x *exchange, shard uint32) {
 	m := h.meters
 	switch x.outcome {
 	case "": // it panicked before anything was decided
 		return
 	case "hit", "disk", "shared":
-		m.Hit.Add(0, 1)
+		m.Hit.Add(shard, 1)
 	case "stale":
-		m.Stale.Add(0, 1)
+		m.Stale.Add(shard, 1)
 	case "coalesced":
-		m.Coalesced.Add(0, 1)
+		m.Coalesced.Add(shard, 1)
 	case "miss":
-		m.Miss.Add(0, 1)
+		m.Miss.Add(shard, 1)
 	case "validated":
-		m.Validated.Add(0, 1)
+		m.Validated.Add(shard, 1)
 	case "pass":
-		m.Pass.Add(0, 1)
+		m.Pass.Add(shard, 1)
 	case "bypass":
-		m.Bypass.Add(0, 1)
+		m.Bypass.Add(shard, 1)
 	case "error":
-		m.Error.Add(0, 1)
+		m.Error.Add(shard, 1)
 	}
 	h.recent.add(Decision{
 		Time: x.began, Method: x.head.Method, URL: loggedURL(x.url()), Status: x.status,

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"millrace/cache/fetch"
+	"millrace/internal/wire/field"
 )
 
 // asked is ask for requests that follow one another: what a client has got whole
@@ -336,14 +337,14 @@ func TestInterim(t *testing.T) {
 	w.Header().Set("Link", "own")
 	x := &exchange{h: h, w: w, r: httptest.NewRequest("GET", "http://a.example/", nil)}
 	for _, i := range []fetch.Hint{
-		{Status: 100, Header: http.Header{}},
-		{Status: 103, Header: http.Header{"Link": {"a\r\nb"}}},
-		{Status: 103, Header: http.Header{"Link": {"theirs"}, "Keep-Alive": {"1"}}},
+		{Status: 100},
+		{Status: 103, Fields: field.Lines{{Name: "Link", Value: "a\r\nb"}}},
+		{Status: 103, Fields: field.Lines{{Name: "Link", Value: "theirs"}, {Name: "Keep-Alive", Value: "1"}}},
 	} {
 		x.interim(i)
 	}
 	x.r.ProtoMajor, x.r.ProtoMinor = 1, 0
-	x.interim(fetch.Hint{Status: 103, Header: http.Header{}})
+	x.interim(fetch.Hint{Status: 103})
 	if len(w.seen) != 1 || w.seen[0].Get("Link") != "theirs" || w.seen[0]["Keep-Alive"] != nil || w.Header().Get("Link") != "own" {
 		t.Errorf("%v, then %v", w.seen, w.Header())
 	}

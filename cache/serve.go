@@ -7,11 +7,14 @@ import (
 	"strings"
 	"time"
 
+	"millrace/cache/fetch"
 	"millrace/cache/object"
 	"millrace/cache/rfc9111"
 	"millrace/cache/rules"
 	"millrace/internal/lane"
+	"millrace/internal/upstream"
 	"millrace/internal/wire/dictionary"
+	"millrace/internal/wire/field"
 	"millrace/internal/wire/negotiate"
 	"millrace/internal/wire/send"
 	"millrace/proxy"
@@ -27,8 +30,7 @@ func (x *exchange) serve(o *object.Object, how string) bool {
 	}
 	defer release()
 	x.outcome, x.reason, x.status = how, o.Facts.Source, o.Status
-	earlier := a.Header["Cache-Status"]
-	delete(a.Header, "Cache-Status")
+	earlier := o.All(cacheStatus)
 	if how == "hit" {
 		x.offer(o, a, earlier)
 		x.h.wantPacked(x.key, o)
@@ -46,7 +48,7 @@ func (x *exchange) serve(o *object.Object, how string) bool {
 // answer makes what is sent of an object: the best encoding, and its header.
 func (x *exchange) answer(o *object.Object) (a *send.Answer, release func(), err error) {
 	release = func() {}
-	a = &send.Answer{Status: o.Status, Header: x.visible(o), Body: o.Body, Size: o.Size}
+	a = &send.Answer{Status: o.Status, Body: o.Body, Size: o.Size}
 	if o.Status == http.StatusOK {
 		a.Status = 0
 	}
@@ -57,48 +59,75 @@ func (x *exchange) answer(o *object.Object) (a *send.Answer, release func(), err
 		}
 		a.Body, a.File, a.Base, release = nil, file.File, file.Base, file.Close
 	}
-	x.encode(o, a)
-	h := a.Header
-	if bodyless(o.Status) {
-		delete(h, "Content-Length")
-	} else {
-		h["Content-Length"] = []string{strconv.FormatInt(a.Size, 10)}
+	lines := x.visible(make(field.Lines, 0, len(o.Fields)+6), o)
+	x.encode(o, a, &lines)
+	if !bodyless(o.Status) {
+		lines.Set("Content-Length", strconv.FormatInt(a.Size, 10))
 	}
-	if a.Status == 0 {
-		if a.File == nil || a.File.HasDescriptor() || a.Size > 0 {
-			h["Accept-Ranges"] = []string{"bytes"}
-		}
+	if a.Status == 0 && (a.File == nil || a.File.HasDescriptor() || a.Size > 0) {
+		lines.Add("Accept-Ranges", "bytes")
+	}
+	lines = x.allow(lines)
+	h := http.Header(lines.Header())
+	if a.Header = h; a.Status == 0 {
 		a.ETag = object.First(h["Etag"])
 		a.LastModified = rfc9111.Modified(h, x.began)
 	}
-	x.h.cors.Apply(h, x.r)
 	return a, release, nil
 }
 
-// visible is the object's header without what is for this cache alone.
-func (x *exchange) visible(o *object.Object) http.Header {
-	h := o.Header()
-	for _, name := range x.h.hidden {
-		delete(h, name)
+// visible appends the fields of an object, without those that are for this cache alone,
+// those that are made anew, and Cache-Status.
+func (x *exchange) visible(lines field.Lines, o *object.Object) field.Lines {
+	for _, f := range o.Fields {
+		switch {
+		case f.Name == cacheStatus, slices.Contains(x.h.hidden, f.Name):
+		case f.Name == "Accept-Ranges" && o.Status == http.StatusOK, f.Name == "Content-Length" && bodyless(o.Status): // RFC 9110, 8.6
+		default:
+			for _, v := range f.Values {
+				lines = append(lines, field.Line{Name: f.Name, Value: v})
+			}
+		}
 	}
-	return h
+	return lines
 }
 
-// encode puts the best of the object's encodings into a.
-func (x *exchange) encode(o *object.Object, a *send.Answer) {
+// fields appends what the client gets of an answer that has just come, whoever sends it.
+// why and joined are for Cache-Status.
+func (x *exchange) fields(lines field.Lines, out *fetch.Outcome, why string, joined bool) field.Lines {
+	o := out.Object
+	lines = x.visible(lines, o)
+	if !joined {
+		lines = append(lines, out.Withheld...)
+	}
+	if out.Aged || joined { // RFC 9111, 5.1: it was not made for this request
+		lines = append(lines, field.Line{Name: "Age", Value: strconv.FormatInt(seconds(o.Facts.CurrentAge(time.Now())), 10)})
+	}
+	if o.Status == http.StatusOK {
+		lines = append(lines, field.Line{Name: "Accept-Ranges", Value: "bytes"})
+	}
+	lines = x.allow(lines)
+	for _, earlier := range o.All(cacheStatus) {
+		lines = append(lines, field.Line{Name: cacheStatus, Value: earlier})
+	}
+	status := forward{why: why, status: out.Status, collapsed: joined, stored: out.Reason == "", detail: out.Reason}
+	return append(lines, field.Line{Name: cacheStatus, Value: status.String()})
+}
+
+// encode puts the best of the object's encodings into a and its fields.
+func (x *exchange) encode(o *object.Object, a *send.Answer, lines *field.Lines) {
 	if !x.h.packer.takes(o) {
 		return
 	}
-	h := a.Header
-	if !slices.ContainsFunc(h["Vary"], func(line string) bool { return strings.Contains(strings.ToLower(line), "accept-encoding") }) {
-		varyAlso(h, "Accept-Encoding")
+	if !slices.ContainsFunc(o.All("Vary"), func(line string) bool { return strings.Contains(strings.ToLower(line), "accept-encoding") }) {
+		lines.Add("Vary", "Accept-Encoding")
 	}
-	rule := x.h.dictionaries.of(o, x.r.URL.Path)
+	rule := x.h.dictionaries.of(o, x.head.Decoded())
 	if rule > 0 {
-		varyAlso(h, dictionary.Header)
+		lines.Add("Vary", dictionary.Header)
 		x.h.wantKept(o, rule)
 	}
-	if x.r.Header["Range"] != nil { // parts of what was sent before it was encoded
+	if x.head.Fields.Has("Range") { // parts of what was sent before it was encoded
 		return
 	}
 	var body []byte
@@ -118,12 +147,12 @@ func (x *exchange) encode(o *object.Object, a *send.Answer) {
 		return
 	}
 	a.Body, a.Size = body, int64(len(body))
-	h["Content-Encoding"] = []string{coding}
-	if tag := object.First(h["Etag"]); tag != "" && !strings.HasPrefix(tag, "W/") {
-		h["Etag"] = []string{"W/" + tag} // RFC 9110, 8.8.3.3: not the same bytes any more
+	lines.Set("Content-Encoding", coding)
+	if tag := o.Get("Etag"); tag != "" && !strings.HasPrefix(tag, "W/") {
+		lines.Set("Etag", "W/"+tag) // RFC 9110, 8.8.3.3: not the same bytes any more
 	}
 	for _, name := range [...]string{"Content-Digest", "Repr-Digest", "Digest", "Content-Md5"} {
-		delete(h, name) // RFC 9530: of the bytes that were encoded here
+		lines.Delete(name) // RFC 9530: of the bytes that were encoded here
 	}
 }
 
@@ -131,7 +160,7 @@ func (x *exchange) encode(o *object.Object, a *send.Answer) {
 // is fresh and nothing is purged.
 func (x *exchange) offer(o *object.Object, a *send.Answer, before []string) {
 	// A file is the store's, open for this request alone.
-	if x.r.ProtoMajor != 1 || a.File != nil || !x.demand.Neutral() || x.r.Header["Range"] != nil || !x.set.Key.Plain(x.head) {
+	if x.r.ProtoMajor != 1 || a.File != nil || !x.demand.Neutral() || x.head.Fields.Has("Range") || !x.set.Key.Plain(x.head) {
 		return
 	}
 	if x.unsure || len(x.set.Made) > 0 || !x.askedPlainly() {
@@ -162,9 +191,9 @@ func (x *exchange) offer(o *object.Object, a *send.Answer, before []string) {
 // claims anything, or one who is believed does, in the form that is the same for
 // all of its clients (Forwarded holds their addresses).
 func (x *exchange) askedPlainly() bool {
-	h := x.r.Header
-	claimed := len(h["X-Forwarded-Proto"]) > 0 || len(h["X-Forwarded-Host"]) > 0
-	return !x.h.trusting || len(h["Forwarded"]) == 0 && (!claimed || x.h.proxy.TrustsHTTP(x.r))
+	f := x.head.Fields
+	claimed := f.Has("X-Forwarded-Proto") || f.Has("X-Forwarded-Host")
+	return !x.h.trusting || !f.Has("Forwarded") && (!claimed || x.h.proxy.Trusts(x.head))
 }
 
 // variesOn lists the request headers that had a say in this answer.
@@ -173,7 +202,7 @@ func (x *exchange) variesOn(o *object.Object) []string {
 	if x.h.packer.takes(o) {
 		names = append(names, "Accept-Encoding")
 	}
-	if x.h.dictionaries.of(o, x.r.URL.Path) > 0 {
+	if x.h.dictionaries.of(o, x.head.Decoded()) > 0 {
 		names = append(names, dictionary.Header)
 	}
 	if x.set.Cookies == rules.Secret {
@@ -199,36 +228,37 @@ func (x *exchange) variesOn(o *object.Object) []string {
 }
 
 // sendBody sends an answer that is not kept.
-func (x *exchange) sendBody(resp *http.Response) {
-	if x.r.Method == http.MethodHead || bodyless(resp.StatusCode) {
+func (x *exchange) sendBody(a *upstream.Answer) {
+	if x.head.Method == http.MethodHead || bodyless(a.Status) {
 		return
 	}
-	n, readErr, writeErr := x.h.proxy.SendBodyHTTP(x.w, resp)
+	n, readErr, writeErr := x.h.proxy.SendBody(x.w, a)
 	x.h.meters.FromUpstream.Add(0, uint64(n))
 	if readErr != nil || writeErr != nil {
 		x.reason = "aborted"
 		panic(http.ErrAbortHandler)
 	}
-	x.trail(resp.Trailer)
+	x.trail(a.Trailer)
 }
 
 // trail sends trailers on, but for those that would have been too late, since
 // they decide how a message is read (RFC 9110, 6.5.1).
 func (x *exchange) trail(trailer http.Header) {
-	if proxy.CheckHeaderHTTP(trailer) != nil {
+	lines := field.Of(trailer)
+	if proxy.CheckHeader(lines) != nil {
 		return
 	}
-	proxy.StripHTTP(trailer)
-	if len(trailer) > 0 {
+	proxy.Strip(&lines)
+	if len(lines) > 0 {
 		_ = send.Flush(x.w) // otherwise a short body gets a Content-Length, and no trailers
 	}
-	for name, values := range trailer {
-		switch name {
-		case "Set-Cookie", "Cache-Control", "Expires", "Age", "Date", "Vary", "Location", "Cache-Status", "Www-Authenticate":
+	for _, l := range lines {
+		switch l.Name {
+		case "Set-Cookie", "Cache-Control", "Expires", "Age", "Date", "Vary", "Location", cacheStatus, "Www-Authenticate":
 			continue
 		}
-		if !strings.HasPrefix(name, "Content-") && !slices.Contains(x.h.hidden, name) {
-			x.w.Header()[http.TrailerPrefix+name] = values
+		if !strings.HasPrefix(l.Name, "Content-") && !slices.Contains(x.h.hidden, l.Name) {
+			x.w.Header().Add(http.TrailerPrefix+l.Name, l.Value)
 		}
 	}
 }

@@ -13,6 +13,9 @@ import (
 // statusName is what this cache is called in Cache-Status (RFC 9211, 2).
 const statusName = "millrace"
 
+// cacheStatus is the name of that field.
+const cacheStatus = "Cache-Status"
+
 // shown are an answer's age and what is left of its lifetime, in seconds, as of
 // the end of the second that now is in: the fast lane makes them once a second,
 // and an age must neither be too low nor fall from one answer to the next. What
@@ -71,5 +74,5 @@ func (f forward) String() string {
 
 // addStatus puts our member after those of the caches closer to the origin.
 func (x *exchange) addStatus(h http.Header, earlier []string, member string) {
-	h["Cache-Status"] = append(slices.Clip(slices.Clone(earlier)), member)
+	h[cacheStatus] = append(slices.Clip(slices.Clone(earlier)), member)
 }

@@ -6,10 +6,12 @@ import (
 	"maps"
 	"net/http"
 
+	"millrace/cache/fetch"
 	"millrace/cache/fill"
 	"millrace/cache/object"
 	"millrace/cache/rfc9111"
 	"millrace/internal/wire/condition"
+	"millrace/internal/wire/field"
 	"millrace/internal/wire/send"
 )
 
@@ -20,14 +22,14 @@ const rangeAhead = 8 << 20
 // stream answers from a fetch's body while it grows. It reports false, having written
 // nothing, if the body is stored by now, or is a window that has moved on; or, with
 // x.far set, if the range is too far behind the last byte that has come.
-func (x *exchange) stream(o *object.Object, body *fill.Body) bool {
-	h := x.visible(o)
-	x.h.cors.Apply(h, x.r)
+func (x *exchange) stream(out *fetch.Outcome, why string, joined bool) bool {
+	o, body := out.Object, out.Body
+	lines := x.fields(make(field.Lines, 0, len(o.Fields)+len(out.Withheld)+4), out, why, joined)
+	h := http.Header(lines.Header())
 	a := &send.Answer{Header: h, Size: body.Expected(), ETag: object.First(h["Etag"]), LastModified: rfc9111.Modified(h, x.began)}
 	var start, length int64
 	part, unchanged := false, false
 	if o.Status == http.StatusOK {
-		h["Accept-Ranges"] = []string{"bytes"}
 		unchanged = condition.Check(x.r.Method, x.r.Header, a.ETag, a.LastModified) == condition.NotModified
 		if a.Size >= 0 && !unchanged {
 			start, length, part = send.Part(x.r, a)
@@ -45,8 +47,12 @@ func (x *exchange) stream(o *object.Object, body *fill.Body) bool {
 		x.taken()
 	}
 	defer func() { _ = reader.Close() }() // it cannot fail
-	delete(h, "Cache-Status")             // it is in the answer's header already, with ours
 	if part {
+		for _, name := range [...]string{"Age", cacheStatus} { // a refusal has few of the answer's fields
+			if values := h[name]; values != nil {
+				x.w.Header()[name] = values
+			}
+		}
 		send.BeginPart(x.w, a, start, length)
 		x.status = http.StatusPartialContent
 		if length == 0 {
@@ -54,9 +60,9 @@ func (x *exchange) stream(o *object.Object, body *fill.Body) bool {
 		}
 	} else {
 		length = -1
-		x.begin(o, h, unchanged)
+		x.begin(o.Status, h, unchanged)
 	}
-	if length == 0 || unchanged || x.r.Method == http.MethodHead || bodyless(o.Status) {
+	if length == 0 || unchanged || x.head.Method == http.MethodHead || bodyless(o.Status) {
 		return true
 	}
 	x.follow(reader, length)
@@ -64,7 +70,7 @@ func (x *exchange) stream(o *object.Object, body *fill.Body) bool {
 }
 
 // begin sends status and header of a whole answer, or of the 304 in its place.
-func (x *exchange) begin(o *object.Object, h http.Header, unchanged bool) {
+func (x *exchange) begin(status int, h http.Header, unchanged bool) {
 	head := x.w.Header()
 	maps.Copy(head, h)
 	send.NoGuess(head)
@@ -79,11 +85,11 @@ func (x *exchange) begin(o *object.Object, h http.Header, unchanged bool) {
 		x.w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	if o.Status == http.StatusNoContent {
+	if status == http.StatusNoContent {
 		delete(head, "Content-Length") // RFC 9110, 8.6
 	}
 	send.PassOn(x.w)
-	x.w.WriteHeader(o.Status)
+	x.w.WriteHeader(status)
 }
 
 // follow sends length bytes as they come; all for -1.

@@ -111,9 +111,12 @@ func (h *Handler) forged(name string) bool {
 func Strip(l *field.Lines) {
 	drop := named(*l)
 	*l = slices.DeleteFunc(*l, func(one field.Line) bool {
-		return one.Name == "Server" || isConnectionLevel(one.Name) || names(drop, one.Name)
+		return EndsHere(one.Name) || names(drop, one.Name)
 	})
 }
+
+// EndsHere reports whether Strip removes a field, by its name alone.
+func EndsHere(name string) bool { return name == "Server" || isConnectionLevel(name) }
 
 // CheckHeader returns an error wrapping upstream.ErrProtocol when a field of an
 // answer has an invalid name, or a value with a control byte (RFC 9110, 5.5) that

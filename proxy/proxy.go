@@ -24,7 +24,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -137,7 +136,6 @@ type Handler struct {
 	clients    *netset.Finder // nil: nobody is trusted
 	host       string         // as Options.Host: client, upstream, or the name itself
 	introduces bool           // the pool tells servers which address a client has connected to
-	first      url.URL        // for SharedHTTP
 	paths      paths
 	rules      *headers.Rules                      // nil: none
 	changed    []string                            // the fields of rules, folded
@@ -169,7 +167,7 @@ func New(o Options, p upstream.Doer, errorLog *slog.Logger) (*Handler, error) {
 	loops, _ := p.(*upstream.Pool)
 	return &Handler{
 		pool: p, loops: loops, paths: way, rules: rules, changed: changedBy(rules), errorLog: errorLog, trust: t, clients: netset.NewFinder(t, ""),
-		host: o.Host, introduces: o.ProxyProtocol != "", first: firstAddress(o.To), drained: lane.Drain,
+		host: o.Host, introduces: o.ProxyProtocol != "", drained: lane.Drain,
 		stream: o.Stream, buffer: o.Buffer.normal(), room: spool.NewRoom(spool.Options{}, errorLog),
 	}, nil
 }

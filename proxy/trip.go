@@ -1,10 +1,12 @@
 package proxy
 
 import (
+	"context"
 	"time"
 
 	"millrace/internal/lane"
 	"millrace/internal/upstream"
+	"millrace/internal/wire/field"
 	"millrace/internal/wire/message"
 )
 
@@ -93,9 +95,10 @@ func (t *Trip) End() {
 	}
 }
 
-// Late returns the unfinished exchange, for the goroutine that continues it by
-// [upstream.Pool.Resume].
-func (t *Trip) Late() *upstream.Passage {
-	t.handler.handedOver(t.began, t.beyond)
-	return &t.Passage
+// Continue waits for the answer to what Ask has sent, or sends out first if it has not. It
+// is for a goroutine; interim is told of interim answers.
+func (t *Trip) Continue(ctx context.Context, out *upstream.Request, interim func(status int, fields field.Lines) error) (*upstream.Answer, error) {
+	h := t.handler
+	h.handedOver(t.began, t.beyond)
+	return h.loops.Continue(ctx, out, &t.Passage, interim)
 }

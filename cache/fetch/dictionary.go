@@ -8,6 +8,7 @@ import (
 	"millrace/cache/rfc9111"
 	"millrace/internal/wire/compress"
 	"millrace/internal/wire/dictionary"
+	"millrace/internal/wire/field"
 )
 
 // audience are the fields that an answer may vary by and still be for everybody. Any
@@ -16,11 +17,11 @@ var audience = []string{"Accept", "Accept-Encoding", "Accept-Language", "Origin"
 
 // plain asks for an uncompressed answer, if it may become a dictionary: it is
 // compressed here.
-func (t *Fetch) plain(h http.Header) {
+func (t *Fetch) plain(request *field.Lines) {
 	if t.c.Dictionaries.Of(t.Head.Decoded()) > 0 {
-		delete(h, "Accept-Encoding")
-		delete(h, dictionary.Header)
-		delete(h, "Dictionary-Id")
+		request.Delete("Accept-Encoding")
+		request.Delete(dictionary.Header)
+		request.Delete("Dictionary-Id")
 	}
 }
 

@@ -33,6 +33,7 @@ import (
 	"millrace/internal/observe/trace"
 	"millrace/internal/upstream"
 	"millrace/internal/wire/dictionary"
+	"millrace/internal/wire/field"
 	"millrace/internal/wire/message"
 	"millrace/proxy"
 )
@@ -56,8 +57,8 @@ var ErrClosed = errors.New("the cache is being closed")
 
 // Config is what a Fetcher works with.
 type Config struct {
-	Proxy        *proxy.Handler    // says what was asked for, and makes what is sent
-	Transport    http.RoundTripper // the way to the upstream
+	Proxy        *proxy.Handler // says what was asked for, and makes what is sent
+	Upstream     upstream.Doer
 	Rules        *rules.Rules
 	Tiers        *tier.Tiers
 	Purges       *purge.Purger
@@ -86,10 +87,10 @@ func NewFetcher(c Config) *Fetcher { return &Fetcher{c: c} }
 
 // Request is what a fetch is for: the leader's request, which outlives its client.
 type Request struct {
-	R            *http.Request
 	Head         *message.Request
-	Proof        signin.Proof // for which a gate has admitted it
-	Scheme, Host string       // that were asked for
+	Proof        signin.Proof    // for which a gate has admitted it
+	Scheme, Host string          // that were asked for
+	Gone         <-chan struct{} // closed when the leader's client has left; nil: that is not known
 
 	Settings *rules.Settings
 	Demand   rfc9111.Demand
@@ -97,6 +98,7 @@ type Request struct {
 	Personal bool // it has credentials that are not in the key, and reach the upstream
 
 	Trace *trace.Request // of the client who waits; nil: nobody follows it
+	Marks []field.Line   // of the trace, where only an event loop knows it
 }
 
 // passKey is the key under which it is remembered that an answer was not to be shared.
@@ -116,7 +118,7 @@ type Outcome struct {
 	How      string         // miss, validated, disk, shared
 	Status   int            // of the upstream's answer
 	Aged     bool           // that came from another cache, and says so
-	Withheld http.Header    // fields that must not be kept, for the leader alone
+	Withheld field.Lines    // fields that must not be kept, for the leader alone
 	Reason   string         // why it will not be stored; "" when it will
 	Err      error          // the upstream's failure
 	Private  bool           // for the one who asked alone: everyone else asks anew
@@ -132,21 +134,21 @@ type Fetch struct {
 	stored  []*object.Object // what may be validated
 	at      purge.Time       // read before the request leaves
 
-	sent        time.Time         // by a loop; see Ask
-	sentEarlier *upstream.Passage // what a loop has sent, for the goroutine; nil: nothing
+	out     *upstream.Request // to the upstream
+	sent    time.Time         // when it left
+	started *proxy.Trip       // what a loop has started, for the goroutine; nil: nothing
 
-	gone   <-chan struct{}     // the leader's client has left
-	over   chan struct{}       // closed when the fetch has ended
-	taken  chan struct{}       // closed when the leader reads the answer, or will not
-	answer chan *http.Response // to the leader, unbuffered
-	hints  chan Hint           // to the leader
+	over   chan struct{}         // closed when the fetch has ended
+	taken  chan struct{}         // closed when the leader reads the answer, or will not
+	answer chan *upstream.Answer // to the leader, unbuffered
+	hints  chan Hint             // to the leader
 	take   sync.Once
 }
 
 // Hint is an interim answer (RFC 9110, 15.2), for the leader's client.
 type Hint struct {
 	Status int
-	Header http.Header
+	Fields field.Lines
 }
 
 // URL is the URL of the request as its client, and a purge, names it.
@@ -157,19 +159,19 @@ func (f *Fetcher) Running() int { return f.fills.Running() }
 
 // Passes reports whether the last answer to such a request was not to be shared
 // (hit-for-miss): then nobody should wait for another's.
-func (f *Fetcher) Passes(q Request) bool {
+func (f *Fetcher) Passes(q *Request) bool {
 	return f.passes.has(passKey(q.Key, false)) || q.Personal && f.passes.has(passKey(q.Key, true))
 }
 
 // Join returns the fill of the fetch that is under way for a request, or a new
 // one, which the caller has to lead.
-func (f *Fetcher) Join(q Request) (fl *fill.Fill[Outcome], leader bool) {
+func (f *Fetcher) Join(q *Request) (fl *fill.Fill[Outcome], leader bool) {
 	return f.fills.Join(f.fillKey(q))
 }
 
 // fillKey is the cache key, with the values of the fields that its answers are known
 // to vary by: a request that will get another answer must not wait for this one.
-func (f *Fetcher) fillKey(q Request) string {
+func (f *Fetcher) fillKey(q *Request) string {
 	s := f.c.Tiers.Look(q.Key)
 	if s == nil || len(s.Objects[0].Vary) == 0 {
 		return q.Key
@@ -185,7 +187,7 @@ func (f *Fetcher) fillKey(q Request) string {
 
 // New prepares the fetch of a fill that the caller leads. o is what is stored for
 // the request, nil for nothing.
-func (f *Fetcher) New(fl *fill.Fill[Outcome], q Request, o *object.Object) *Fetch {
+func (f *Fetcher) New(fl *fill.Fill[Outcome], q *Request, o *object.Object) *Fetch {
 	t := f.prepare(fl, q)
 	t.stored = f.c.Tiers.Look(q.Key).Living(f.c.Purges.Index(), o)
 	return t
@@ -193,7 +195,7 @@ func (f *Fetcher) New(fl *fill.Fill[Outcome], q Request, o *object.Object) *Fetc
 
 // NewPass prepares a fetch that nobody joins, for exchange.pass. leave is to be called
 // when its answer was sent.
-func (f *Fetcher) NewPass(q Request) (t *Fetch, leave func()) {
+func (f *Fetcher) NewPass(q *Request) (t *Fetch, leave func()) {
 	fl, _ := f.fills.Join(q.Key + "\x00alone " + strconv.FormatUint(f.passes.serial.Add(1), 10))
 	fl.Enter()
 	t = f.prepare(fl, q)
@@ -201,10 +203,10 @@ func (f *Fetcher) NewPass(q Request) (t *Fetch, leave func()) {
 	return t, fl.Leave
 }
 
-func (f *Fetcher) prepare(fl *fill.Fill[Outcome], q Request) *Fetch {
+func (f *Fetcher) prepare(fl *fill.Fill[Outcome], q *Request) *Fetch {
 	return &Fetch{
-		Request: q, c: &f.c, fetcher: f, fill: fl, at: f.c.Purges.Index().Now(), gone: q.R.Context().Done(),
-		over: make(chan struct{}), taken: make(chan struct{}), answer: make(chan *http.Response), hints: make(chan Hint, maxHints),
+		Request: *q, c: &f.c, fetcher: f, fill: fl, at: f.c.Purges.Index().Now(),
+		over: make(chan struct{}), taken: make(chan struct{}), answer: make(chan *upstream.Answer), hints: make(chan Hint, maxHints),
 	}
 }
 
@@ -215,19 +217,15 @@ func (f *Fetcher) Refresh(q Request, o *object.Object) {
 		f.refreshes.Add(-1)
 		return
 	}
-	fl, leader := f.Join(q)
+	fl, leader := f.Join(&q)
 	if !leader || !fl.Enter() {
 		f.refreshes.Add(-1)
 		return
 	}
 	f.c.Meters.Refreshed.Add(0, 1)
-	q.R = q.R.Clone(context.WithoutCancel(q.R.Context()))
 	q.Head = q.Head.Clone()
-	q.Head.Method, q.Trace = http.MethodGet, nil // whoever came is not waited for
-	t := f.New(fl, q, o)
-	gone := make(chan struct{})
-	close(gone)
-	t.gone = gone // an answer for one alone is for nobody
+	q.Head.Method, q.Trace, q.Gone = http.MethodGet, nil, gone() // whoever came is not waited for; an answer for one alone is for nobody
+	t := f.New(fl, &q, o)
 	f.c.Start(func() {
 		defer f.refreshes.Add(-1)
 		defer fl.Leave()
@@ -246,7 +244,7 @@ func (t *Fetch) Hints() <-chan Hint { return t.hints }
 
 // Answer delivers to the leader an answer that is for its client alone. Whoever
 // receives it closes its body and calls Finish.
-func (t *Fetch) Answer() <-chan *http.Response { return t.answer }
+func (t *Fetch) Answer() <-chan *upstream.Answer { return t.answer }
 
 // Over is closed when the fetch has ended.
 func (t *Fetch) Over() <-chan struct{} { return t.over }

@@ -5,12 +5,12 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"millrace/cache/purge"
 	"millrace/cache/tier"
+	"millrace/internal/upstream"
 	"millrace/internal/wire/message"
 )
 
@@ -26,15 +26,15 @@ func TestEndBeforeTheLeaderListens(t *testing.T) {
 	}
 	defer tiers.Close()
 	f := NewFetcher(Config{Tiers: tiers, Purges: purges})
-	q := Request{R: httptest.NewRequest("GET", "http://a.example/", nil), Head: &message.Request{Path: "/"}, Key: "k"}
+	q := &Request{Head: &message.Request{Path: "/"}, Key: "k"}
 	fl, leader := f.Join(q)
 	if !leader || !fl.Enter() {
 		t.Fatal("the first one does not lead")
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	resp := &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader(""))}
-	if f.New(fl, q, nil).handOff(ended, resp, "private") {
+	a := &upstream.Answer{Status: http.StatusOK, Body: io.NopCloser(strings.NewReader(""))}
+	if f.New(fl, q, nil).handOff(ended, a, "private") {
 		t.Error("nobody took it")
 	}
 	if !f.Passes(q) {

@@ -3,14 +3,13 @@ package fetch
 import (
 	"context"
 	"io"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"millrace/cache/fill"
-	"millrace/cache/object"
 	"millrace/cache/tier"
+	"millrace/internal/upstream"
 )
 
 const (
@@ -30,27 +29,35 @@ const (
 	atOnceTime = 10 * time.Millisecond
 )
 
-// grow streams an answer into a body that everyone who waits reads, and stores
-// it when it is whole.
-func (t *Fetch) grow(ctx context.Context, resp *http.Response, o *object.Object, reason string) {
-	defer resp.Body.Close()
-	if reason != "" || o.Stale(time.Now()) {
+// begin makes the outcome of an answer that is to be kept, with an empty body.
+func (t *Fetch) begin(ctx context.Context, a *upstream.Answer, v verdict) Outcome {
+	o := v.object
+	if v.reason != "" || o.Stale(time.Now()) {
 		t.fill.Detach() // who comes now has to ask again (RFC 9111, 4)
 	}
 	body := fill.NewBody(fill.BodyOptions{
-		Expected: resp.ContentLength,
+		Expected: a.Length,
 		Memory:   t.c.Tiers.InMemory(),
-		Spill:    t.c.Tiers.Spill(t.Key, o, resp.ContentLength),
+		Spill:    t.c.Tiers.Spill(t.Key, o, a.Length),
 		Window:   windowSize,
 		Context:  ctx,
 	})
-	v := t.preview(body, Outcome{
-		Object: o, Body: body, How: "miss", Status: resp.StatusCode, Reason: reason,
-		Aged: resp.Header["Age"] != nil, Withheld: t.withheld(resp.Header, o),
-	})
+	return Outcome{
+		Object: o, Body: body, How: "miss", Status: a.Status, Reason: v.reason,
+		Aged: a.Fields.Has("Age"), Withheld: t.withheld(a.Fields, o),
+	}
+}
+
+// grow streams an answer into a body that everyone who waits reads, and stores
+// it when it is whole.
+func (t *Fetch) grow(ctx context.Context, a *upstream.Answer, d verdict) {
+	defer a.Body.Close()
+	out := t.begin(ctx, a, d)
+	body, o := out.Body, out.Object
+	v := t.preview(body, out)
 	buf := fill.Buffers.Get().(*[fill.BufferSize]byte)
 	defer fill.Buffers.Put(buf)
-	n, err := io.CopyBuffer(v, onlyReader{resp.Body}, buf[:])
+	n, err := io.CopyBuffer(v, onlyReader{a.Body}, buf[:])
 	if err != nil {
 		t.fill.Detach() // who comes from now on is not to be cut off with the others
 	}
@@ -60,7 +67,7 @@ func (t *Fetch) grow(ctx context.Context, resp *http.Response, o *object.Object,
 		v.show()
 		select {
 		case <-t.taken:
-		case <-t.gone:
+		case <-t.Gone:
 		case <-ctx.Done():
 		}
 	}
@@ -71,7 +78,7 @@ func (t *Fetch) grow(ctx context.Context, resp *http.Response, o *object.Object,
 		t.fill.Settle(Outcome{Err: err, Object: t.fallback()}) // of no effect once the answer was shown
 		return
 	}
-	t.commit(o, body, reason == "")
+	t.commit(o, body, out.Reason == "")
 	v.show()
 }
 

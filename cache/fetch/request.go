@@ -3,78 +3,79 @@ package fetch
 import (
 	"context"
 	"net/http"
-	"net/http/httptrace"
-	"net/textproto"
 	"slices"
 
 	"millrace/cache/rfc9111"
 	"millrace/internal/upstream"
+	"millrace/internal/wire/field"
 )
 
-// send sends the request to the upstream, and collects its interim answers.
-func (t *Fetch) send(out *http.Request) (*http.Response, error) {
-	if pool, ok := t.c.Transport.(*upstream.Pool); ok {
-		if earlier := t.sentEarlier; earlier != nil {
-			t.sentEarlier = nil
-			return pool.Resume(out, earlier, t.hint)
-		}
-		return pool.Ask(out, t.hint)
+// send sends the request to the upstream, or goes on with what an event loop has started,
+// and collects its interim answers.
+func (t *Fetch) send(ctx context.Context, out *upstream.Request) (*upstream.Answer, error) {
+	if started := t.started; started != nil {
+		t.started = nil
+		return started.Continue(ctx, out, t.hint)
 	}
-	return t.c.Transport.RoundTrip(out.WithContext(httptrace.WithClientTrace(out.Context(), &httptrace.ClientTrace{
-		Got1xxResponse: func(code int, h textproto.MIMEHeader) error { return t.hint(code, http.Header(h)) },
-	})))
+	return t.c.Upstream.Do(ctx, out, t.hint)
 }
 
 // hint keeps an interim answer for the leader, or drops it if too many wait.
-func (t *Fetch) hint(code int, h http.Header) error {
+func (t *Fetch) hint(status int, fields field.Lines) error {
 	select {
-	case t.hints <- Hint{code, h.Clone()}:
+	case t.hints <- Hint{status, slices.Clone(fields)}:
 	default: // nobody must wait for interim answers
 	}
 	return nil
 }
 
 // request makes the request for the upstream.
-func (t *Fetch) request(ctx context.Context, validate bool) *http.Request {
-	// The request's own context says which fields name its user: they must not go.
-	out := t.c.Proxy.SharedHTTP(t.R, t.Settings.ByHost).WithContext(ctx)
-	out.Body = nil
-	if u := out.URL; u.RawQuery != "" || u.ForceQuery {
-		var found bool
-		u.RawQuery, found = t.Settings.Key.Query(u.RawQuery)
-		u.ForceQuery = found && u.RawQuery == ""
+func (t *Fetch) request(validate bool) *upstream.Request {
+	out := t.c.Proxy.Shared(t.Head, t.Settings.ByHost)
+	out.Key, out.OnSuspect = t.Key, t.c.Purges.OnSuspect(t.URL())
+	if out.Asks {
+		out.Query, out.Asks = t.Settings.Key.Query(out.Query)
 	}
-	h := out.Header
-	t.Settings.Scrub(h)
-	t.c.Proxy.ConstantHTTP(h)
+	fields := &out.Fields
+	t.Settings.Scrub(fields)
+	t.c.Proxy.Constant(fields)
 	if t.c.CORS {
-		delete(h, "Origin")
+		fields.Delete("Origin")
 	}
-	h["Surrogate-Capability"] = []string{t.c.Name + `="Surrogate/1.0"`} // no client is one
+	fields.Set("Surrogate-Capability", t.c.Name+`="Surrogate/1.0"`) // no client is one
 	if len(t.c.Languages) > 0 {
 		// What is compared is what is asked for, or the first client's wishes
 		// would decide for all who count as the same.
-		delete(h, "Accept-Language")
+		fields.Delete("Accept-Language")
 		if l := rfc9111.Normal("Accept-Language", t.Head.Fields, t.c.Languages); l != "" {
-			h["Accept-Language"] = []string{l}
+			fields.Add("Accept-Language", l)
+		}
+	}
+	for _, mark := range t.marks() {
+		if fields.Delete(mark.Name); mark.Value != "" {
+			*fields = append(*fields, mark)
 		}
 	}
 	if t.pass {
 		return out
 	}
 	out.Method = http.MethodGet
-	t.plain(h)
+	t.plain(fields)
 	for _, name := range []string{"Range", "If-Range", "If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since"} {
-		delete(h, name) // decided here, from the whole answer
+		fields.Delete(name) // decided here, from the whole answer
 	}
 	if validate {
-		headers := make([]http.Header, len(t.stored))
-		for i, o := range t.stored {
-			headers[i] = o.Header()
-		}
-		rfc9111.Conditional(h, headers)
+		rfc9111.Conditional(fields, headersOf(t.stored))
 	}
 	return out
+}
+
+// marks are the fields by which a trace is followed.
+func (t *Fetch) marks() []field.Line {
+	if t.Trace != nil {
+		return t.Trace.Fields(nil)
+	}
+	return t.Marks
 }
 
 // byClient reports whether an answer depends on who asked: the upstream sees

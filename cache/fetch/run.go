@@ -15,6 +15,7 @@ import (
 	"millrace/cache/rfc9111"
 	"millrace/internal/observe/trace"
 	"millrace/internal/upstream"
+	"millrace/internal/wire/field"
 	"millrace/proxy"
 )
 
@@ -41,7 +42,7 @@ func (t *Fetch) run() {
 		}
 	}()
 	ctx = trace.With(ctx, t.Trace)
-	if !t.pass && t.sentEarlier == nil && t.fallback() == nil {
+	if !t.pass && t.started == nil && t.fallback() == nil {
 		step := trace.Begin(ctx, trace.Lookup)
 		o, tier := t.c.Tiers.Find(ctx, t.Head.Fields, t.Key)
 		step.End(tier, nil)
@@ -56,52 +57,88 @@ func (t *Fetch) run() {
 	handed = t.ask(ctx, true)
 }
 
-// ask asks the upstream. handed means that the leader has got the answer for itself.
+// ask asks the upstream, unless an event loop has. handed means that the leader has got
+// the answer for itself.
 func (t *Fetch) ask(ctx context.Context, validate bool) (handed bool) {
-	ctx = upstream.OnSuspect(upstream.WithHashKey(ctx, t.Key), t.c.Purges.OnSuspect(t.URL()))
-	out := t.request(ctx, validate)
 	step := t.Trace.Begin(trace.Upstream)
-	t.Trace.Inject(out.Header)
-	sent := time.Now()
-	resp, err := t.send(out)
+	if t.started == nil {
+		t.out, t.sent = t.request(validate), time.Now()
+	}
+	a, err := t.send(ctx, t.out)
 	received := time.Now()
 	step.End("", err)
-	t.c.Meters.Upstream.Observe(0, received.Sub(sent))
 	if err == nil {
-		if err = proxy.CheckHeaderHTTP(resp.Header); err != nil {
-			resp.Body.Close()
+		if err = proxy.CheckHeader(a.Fields); err != nil {
+			a.Body.Close()
 		}
 	}
 	if err != nil {
+		t.c.Meters.Upstream.Observe(0, received.Sub(t.sent))
 		t.fill.Settle(Outcome{Err: err, Object: t.fallback()})
 		return false
 	}
-	t.c.Proxy.RestoreHTTP(resp.Header, t.R)
-	if !t.pass && resp.StatusCode == http.StatusNotModified {
-		resp.Body.Close()
+	v := t.arrived(a, received)
+	if t.pass && t.Head.Method == http.MethodHead {
+		t.headUpdate(a.Status, v.header, received)
+	}
+	switch v.step {
+	case keep:
+		t.grow(ctx, a, v)
+	case handOver:
+		return t.handOff(ctx, a, v.reason)
+	case confirm:
+		a.Body.Close()
 		switch {
-		case t.validated(resp.Header, sent, received):
+		case t.validated(v.header, received):
 		case validate:
 			return t.ask(ctx, false) // it speaks of something that is not stored, or is one client's own
 		default:
 			t.fill.Settle(Outcome{Err: errors.New("304 to a request without conditions")})
 		}
-		return false
+	case hide:
+		a.Body.Close()
+		t.fill.Settle(Outcome{Err: fmt.Errorf("the upstream answered %d", a.Status), Object: t.fallback()})
 	}
-	if t.failing(resp.StatusCode) {
-		resp.Body.Close()
-		t.fill.Settle(Outcome{Err: fmt.Errorf("the upstream answered %d", resp.StatusCode), Object: t.fallback()})
-		return false
-	}
-	if t.pass && t.Head.Method == http.MethodHead {
-		t.headUpdate(resp, sent, received)
-	}
-	o, reason := t.judge(resp, sent, received)
-	if reason != "" && (reason != rfc9111.NoLifetime || t.pass || t.Personal) {
-		return t.handOff(ctx, resp, reason)
-	}
-	t.grow(ctx, resp, o, reason)
 	return false
+}
+
+// step is what a fetch does next with an answer.
+type step int
+
+// The steps.
+const (
+	keep     step = iota // it is for all who wait: it is read, and stored if there is no reason against
+	handOver             // it is for the leader alone
+	confirm              // it is a 304
+	hide                 // it is a failure, and something stored may be served instead
+)
+
+// verdict is what an answer is to a fetch.
+type verdict struct {
+	step   step
+	header http.Header
+	object *object.Object // to keep; it has no body yet
+	reason string         // why it will not be stored; "" when it will
+}
+
+// arrived decides about an answer whose header has come, and makes its fields those that
+// clients may get. It does nothing else, and does not wait.
+func (t *Fetch) arrived(a *upstream.Answer, received time.Time) verdict {
+	t.c.Meters.Upstream.Observe(0, received.Sub(t.sent))
+	t.c.Proxy.Restore(a.Fields, t.Scheme, t.Host)
+	proxy.AppendVia(&a.Fields, a.Major, a.Minor)
+	v := verdict{header: a.Fields.Header()}
+	switch {
+	case !t.pass && a.Status == http.StatusNotModified:
+		v.step = confirm
+	case t.failing(a.Status):
+		v.step = hide
+	default:
+		if v.object, v.reason = t.judge(a, v.header, received); v.reason != "" && (v.reason != rfc9111.NoLifetime || t.pass || t.Personal) {
+			v.step = handOver
+		}
+	}
+	return v
 }
 
 // fallback is a stored answer that may be served, stale, where the upstream fails.
@@ -133,26 +170,26 @@ func (t *Fetch) hides() bool {
 
 // handOff hands an answer that is not to be shared to the leader; everyone else asks
 // for themselves.
-func (t *Fetch) handOff(ctx context.Context, resp *http.Response, reason string) (handed bool) {
+func (t *Fetch) handOff(ctx context.Context, a *upstream.Answer, reason string) (handed bool) {
 	if !t.pass && t.lasting(reason) {
 		t.fetcher.passes.add(passKey(t.Key, t.Personal))
 	}
 	t.fill.Detach()
 	t.fill.Settle(Outcome{Private: true, Reason: reason})
 	select {
-	case t.answer <- resp:
-	case <-t.gone:
-		resp.Body.Close()
+	case t.answer <- a:
+	case <-t.Gone:
+		a.Body.Close()
 		return false
 	case <-ctx.Done(): // by Close, while the leader waits for its client to take an interim answer
-		resp.Body.Close()
+		a.Body.Close()
 		return false
 	}
 	// The body is read under this fetch's context, which ends with Finish:
 	// the leader calls that. Should its client leave, nobody wants the rest.
 	select {
 	case <-ctx.Done():
-	case <-t.gone:
+	case <-t.Gone:
 	}
 	return true
 }
@@ -165,34 +202,25 @@ func (t *Fetch) lasting(reason string) bool {
 
 // withheld are the fields of an answer that are for the one who asked, and not
 // kept: those that its no-cache or private names (RFC 9111, 5.2.2.4 and 5.2.2.7).
-func (t *Fetch) withheld(header http.Header, o *object.Object) http.Header {
-	var mine http.Header
-	for name, values := range header {
-		if o.All(name) != nil || name == "Age" || slices.Contains(t.c.Hidden, name) || t.c.CORS && strings.HasPrefix(name, "Access-Control-") {
+func (t *Fetch) withheld(fields field.Lines, o *object.Object) field.Lines {
+	var mine field.Lines
+	for _, l := range fields {
+		if o.All(l.Name) != nil || l.Name == "Age" || slices.Contains(t.c.Hidden, l.Name) || t.c.CORS && strings.HasPrefix(l.Name, "Access-Control-") {
 			continue
 		}
-		if mine == nil {
-			mine = http.Header{}
-		}
-		mine[name] = slices.Clone(values)
+		mine = append(mine, l) // Connection as well, for what it names
 	}
-	if mine != nil {
-		if lines := header["Connection"]; lines != nil {
-			mine["Connection"] = lines // for what it names
-		}
-		proxy.StripHTTP(mine)
-	}
+	proxy.Strip(&mine)
 	return mine
 }
 
 // judge makes an object of an answer's header, or says why it will not be one.
-func (t *Fetch) judge(resp *http.Response, sent, received time.Time) (*object.Object, string) {
-	policy, rule := t.c.Rules.ForAnswer(t.Settings, t.Head, t.Proof, resp.StatusCode, resp.Header.Get("Content-Type"))
-	header := resp.Header
+func (t *Fetch) judge(a *upstream.Answer, header http.Header, received time.Time) (*object.Object, string) {
+	policy, rule := t.c.Rules.ForAnswer(t.Settings, t.Head, t.Proof, a.Status, object.First(header["Content-Type"]))
 	if t.c.CORS {
 		header = withoutOrigin(header)
 	}
-	facts, reason := policy.Judge(t.Head, resp.StatusCode, header, sent, received)
+	facts, reason := policy.Judge(t.Head, a.Status, header, t.sent, received)
 	switch {
 	case reason != "" && reason != rfc9111.NoLifetime:
 		return nil, reason
@@ -200,25 +228,33 @@ func (t *Fetch) judge(resp *http.Response, sent, received time.Time) (*object.Ob
 		return nil, "vary"
 	case t.Demand.NoStore:
 		return nil, "request-no-store"
-	case t.pass && (t.Head.Method == http.MethodHead || resp.StatusCode == http.StatusPartialContent):
+	case t.pass && (t.Head.Method == http.MethodHead || a.Status == http.StatusPartialContent):
 		return nil, "method"
-	case resp.ContentLength > t.c.Tiers.Largest():
+	case a.Length > t.c.Tiers.Largest():
 		return nil, "too-large"
-	case resp.ContentLength > t.c.Tiers.InMemory() && !t.c.Tiers.Spills():
+	case a.Length > t.c.Tiers.InMemory() && !t.c.Tiers.Spills():
 		return nil, "too-large"
-	case len(resp.Trailer) > 0:
+	case len(a.Trailer) > 0:
 		return nil, "trailer"
-	case strings.HasPrefix(strings.ToLower(header.Get("Content-Type")), "text/event-stream"):
+	case strings.HasPrefix(strings.ToLower(object.First(header["Content-Type"])), "text/event-stream"):
 		return nil, "stream"
 	}
 	kept := policy.Storable(header, received)
-	if t.Trace != nil {
-		delete(kept, t.Trace.Header()) // some servers send the request's id back: the next one's is another
+	for _, mark := range t.marks() {
+		delete(kept, mark.Name) // some servers send the request's id back: the next one's is another
 	}
-	proxy.StripHTTP(kept)
-	proxy.AppendViaHTTP(kept, resp.ProtoMajor, resp.ProtoMinor)
-	t.offerDictionary(resp.StatusCode, kept, resp.ContentLength)
-	o := t.object(resp.StatusCode, kept, facts)
+	strip(kept)
+	t.offerDictionary(a.Status, kept, a.Length)
+	o := t.object(a.Status, kept, facts)
 	o.Rule = rule
 	return o, reason
+}
+
+// strip removes the fields that are not for clients from a header without Connection.
+func strip(header http.Header) {
+	for name := range header {
+		if proxy.EndsHere(name) {
+			delete(header, name)
+		}
+	}
 }

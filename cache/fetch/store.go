@@ -13,7 +13,6 @@ import (
 	"millrace/cache/rfc9111"
 	"millrace/cache/rules"
 	"millrace/cache/tier"
-	"millrace/proxy"
 )
 
 const (
@@ -118,19 +117,24 @@ func (t *Fetch) commit(o *object.Object, body *fill.Body, keep bool) {
 	}
 }
 
-// validated makes a 304 the new life of what is stored (RFC 9111, 4.3.4), and
-// reports whether it was about that.
-func (t *Fetch) validated(notModified http.Header, sent, received time.Time) bool {
-	headers := make([]http.Header, len(t.stored))
-	for i, o := range t.stored {
+// headersOf are the headers of objects.
+func headersOf(objects []*object.Object) []http.Header {
+	headers := make([]http.Header, len(objects))
+	for i, o := range objects {
 		headers[i] = o.Header()
 	}
-	at := rfc9111.Selected(notModified, headers)
+	return headers
+}
+
+// validated makes a 304 the new life of what is stored (RFC 9111, 4.3.4), and
+// reports whether it was about that.
+func (t *Fetch) validated(notModified http.Header, received time.Time) bool {
+	at := rfc9111.Selected(notModified, headersOf(t.stored))
 	if at < 0 {
 		return false
 	}
 	old := t.stored[at]
-	next, reason := t.freshened(old, notModified, sent, received)
+	next, reason := t.freshened(old, notModified, received)
 	switch {
 	case reason == "authorization": // what is stored may still be right for others
 		return false
@@ -150,15 +154,15 @@ func (t *Fetch) validated(notModified http.Header, sent, received time.Time) boo
 }
 
 // freshened is an object with what a 304 or a HEAD says of it (RFC 9111, 3.2).
-func (t *Fetch) freshened(old *object.Object, update http.Header, sent, received time.Time) (*object.Object, string) {
+func (t *Fetch) freshened(old *object.Object, update http.Header, received time.Time) (*object.Object, string) {
 	header := t.Settings.Policy.Freshen(old.Header(), update, received)
-	proxy.StripHTTP(header)
+	strip(header)
 	if t.c.CORS {
 		header = withoutOrigin(header)
 	}
 	t.offerDictionary(old.Status, header, old.Size)
 	policy, rule := t.c.Rules.ForAnswer(t.Settings, t.Head, t.Proof, old.Status, header.Get("Content-Type"))
-	facts, reason := policy.Judge(t.Head, old.Status, header, sent, received)
+	facts, reason := policy.Judge(t.Head, old.Status, header, t.sent, received)
 	if byClient(header) {
 		reason = "vary"
 	}
@@ -180,13 +184,13 @@ func (t *Fetch) freshened(old *object.Object, update http.Header, sent, received
 
 // headUpdate takes in what an answer to HEAD says about the stored answer to
 // GET (RFC 9111, 4.3.5): it is another one, or its header is renewed.
-func (t *Fetch) headUpdate(resp *http.Response, sent, received time.Time) {
+func (t *Fetch) headUpdate(status int, header http.Header, received time.Time) {
 	old := t.c.Tiers.Look(t.Key).Find(t.Head.Fields, t.c.Languages)
-	if old == nil || resp.StatusCode != old.Status || old.Status != http.StatusOK {
+	if old == nil || status != old.Status || old.Status != http.StatusOK {
 		return
 	}
 	for _, name := range []string{"Etag", "Last-Modified", "Content-Length"} {
-		if update := resp.Header.Get(name); update != "" && update != old.Get(name) {
+		if update := object.First(header[name]); update != "" && update != old.Get(name) {
 			if name == "Content-Length" && old.Get(name) == "" {
 				continue
 			}
@@ -194,7 +198,7 @@ func (t *Fetch) headUpdate(resp *http.Response, sent, received time.Time) {
 			return
 		}
 	}
-	if next, reason := t.freshened(old, resp.Header, sent, received); reason == "" {
+	if next, reason := t.freshened(old, header, received); reason == "" {
 		t.c.Tiers.Swap(t.Key, old, next)
 	}
 }

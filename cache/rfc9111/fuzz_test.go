@@ -115,7 +115,7 @@ func FuzzJudge(f *testing.F) {
 		if _, ok := dateField(kept, "Date", noon); !ok {
 			t.Errorf("Date is %q", kept["Date"])
 		}
-		Conditional(http.Header{}, []http.Header{kept, fresh})
+		Conditional(new(field.Lines), []http.Header{kept, fresh})
 		for _, name := range []string{"Accept-Encoding", "Accept-Language", "Cookie"} {
 			if got := Normal(name, q.Fields, nil); (got == "") != (len(asked[name]) == 0) {
 				t.Errorf("%s is normally %q", name, got)

@@ -5,12 +5,14 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"millrace/internal/wire/field"
 )
 
 // Invalidated lists the URLs that a response to an unsafe method makes invalid
 // (4.4): the target, and Location and Content-Location on the same origin.
 // It is empty for safe methods and for errors.
-func Invalidated(method string, target *url.URL, status int, h http.Header) []*url.URL {
+func Invalidated(method string, target *url.URL, status int, answer field.Lines) []*url.URL {
 	if !Unsafe(method) || status < 200 || status > 399 {
 		return nil
 	}
@@ -18,7 +20,7 @@ func Invalidated(method string, target *url.URL, status int, h http.Header) []*u
 	self.Fragment, self.RawFragment = "", ""
 	urls := []*url.URL{&self}
 	for _, name := range [...]string{"Location", "Content-Location"} {
-		lines := h[name]
+		lines := answer.Values(name)
 		if len(lines) != 1 { // more than one is nonsense
 			continue
 		}

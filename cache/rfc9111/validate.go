@@ -13,12 +13,12 @@ import (
 // so that the request stays well below what servers accept as a header.
 const maxTags = 32
 
-// Conditional makes h ask for validation of every stored response (4.3.1):
+// Conditional makes a request ask for validation of every stored response (4.3.1):
 // If-None-Match with all entity tags, If-Modified-Since if there is but one
 // date. It reports false, and changes nothing, when none has a validator.
-// Preconditions of the client in h are replaced. Of more than 32 tags the
+// Preconditions of the client are replaced. Of more than 32 tags the
 // first count: the stored responses should come with the likeliest first.
-func Conditional(h http.Header, stored []http.Header) bool {
+func Conditional(request *field.Lines, stored []http.Header) bool {
 	var tags, dates []string
 	for _, s := range stored {
 		tag, date := validators(s)
@@ -33,13 +33,13 @@ func Conditional(h http.Header, stored []http.Header) bool {
 		return false
 	}
 	for _, name := range [...]string{"If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "If-Range"} {
-		delete(h, name)
+		request.Delete(name)
 	}
 	if len(tags) > 0 {
-		h["If-None-Match"] = []string{strings.Join(tags, ", ")}
+		request.Add("If-None-Match", strings.Join(tags, ", "))
 	}
 	if len(dates) == 1 {
-		h["If-Modified-Since"] = []string{dates[0]}
+		request.Add("If-Modified-Since", dates[0])
 	}
 	return true
 }

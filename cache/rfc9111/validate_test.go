@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"millrace/internal/wire/field"
 )
 
 func TestConditional(t *testing.T) { // 4.3.1
@@ -39,7 +41,7 @@ func TestConditional(t *testing.T) { // 4.3.1
 		{"the same date", []http.Header{header("Last-Modified: " + a), header("Last-Modified: " + a)}, "", a},
 	} {
 		client := header("If-Match: x", "If-None-Match: x", "If-Modified-Since: x", "If-Unmodified-Since: x", "If-Range: x", "Accept: y")
-		h := client.Clone()
+		h := field.Of(client)
 		want := header("Accept: y")
 		if c.match != "" {
 			want.Set("If-None-Match", c.match)
@@ -51,10 +53,10 @@ func TestConditional(t *testing.T) { // 4.3.1
 		if !asks {
 			want = client
 		}
-		if got := Conditional(h, c.stored); got != asks {
+		if got := Conditional(&h, c.stored); got != asks {
 			t.Errorf("%s: %v", c.name, got)
 		}
-		if diff := cmp.Diff(want, h); diff != "" {
+		if diff := cmp.Diff(want, http.Header(h.Header())); diff != "" {
 			t.Errorf("%s: %s", c.name, diff)
 		}
 	}
@@ -62,9 +64,9 @@ func TestConditional(t *testing.T) { // 4.3.1
 	for i := range 100 {
 		many = append(many, header(fmt.Sprintf(`Etag: "%d"`, i)))
 	}
-	h := http.Header{}
-	if Conditional(h, many); strings.Count(h.Get("If-None-Match"), ",") != maxTags-1 {
-		t.Errorf("asks for %q", h.Get("If-None-Match"))
+	var h field.Lines
+	if Conditional(&h, many); strings.Count(h.First("If-None-Match"), ",") != maxTags-1 {
+		t.Errorf("asks for %q", h.First("If-None-Match"))
 	}
 }
 
@@ -129,7 +131,7 @@ func TestInvalidated(t *testing.T) { // 4.4
 			t.Fatal(err)
 		}
 		var got []string
-		for _, u := range Invalidated(c.method, target, c.status, header(c.lines...)) {
+		for _, u := range Invalidated(c.method, target, c.status, field.Of(header(c.lines...))) {
 			got = append(got, u.String())
 		}
 		if diff := cmp.Diff(c.want, got); diff != "" {

@@ -1,29 +1,24 @@
 package rules
 
 import (
-	"net/http"
 	"slices"
 	"strings"
 
 	"millrace/internal/wire/field"
 )
 
-// Scrub removes from a request's header what is not in the key, so that it cannot
+// Scrub removes from a request, in place, what is not in the key, so that it cannot
 // influence an answer that others get.
-func (s *Settings) Scrub(h http.Header) {
-	for name := range h {
-		if !s.passes(name) {
-			delete(h, name)
+func (s *Settings) Scrub(request *field.Lines) {
+	*request = slices.DeleteFunc(*request, func(l field.Line) bool {
+		return !s.passes(l.Name) || s.Auth == Dropped && l.Name == "Authorization" || s.Cookies == Dropped && l.Name == "Cookie"
+	})
+	if s.Cookies == Keyed && len(s.listed) > 0 {
+		kept := cookiesNamed(request.Values("Cookie"), s.listed)
+		request.Delete("Cookie")
+		if len(kept) > 0 {
+			request.Add("Cookie", strings.Join(kept, "; "))
 		}
-	}
-	if s.Auth == Dropped {
-		delete(h, "Authorization")
-	}
-	switch {
-	case s.Cookies == Dropped:
-		delete(h, "Cookie")
-	case s.Cookies == Keyed && len(s.listed) > 0:
-		keepCookies(h, s.listed)
 	}
 }
 
@@ -49,15 +44,6 @@ func (s *Settings) passes(name string) bool {
 		return false
 	}
 	return !field.Claim(name) || field.Address(name)
-}
-
-// keepCookies leaves only the cookies of these names.
-func keepCookies(h http.Header, names []string) {
-	kept := cookiesNamed(h["Cookie"], names)
-	delete(h, "Cookie")
-	if len(kept) > 0 {
-		h["Cookie"] = []string{strings.Join(kept, "; ")}
-	}
 }
 
 // cookiesNamed are the cookies of these names, with their values.

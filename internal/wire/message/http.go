@@ -112,19 +112,21 @@ func (h *Request) URL(to *url.URL) bool {
 	return true
 }
 
-// URI returns path and query, as they are now: a request to another server asks for them.
+// URI returns path and query, as they are now and as net/url writes them.
 func (h *Request) URI() string {
-	path := h.Path
-	if path == "" {
-		path = "/"
+	if !h.Simple {
+		var u url.URL
+		if h.URL(&u) {
+			return u.RequestURI()
+		}
 	}
 	if !h.HasQuery {
-		return path
+		return h.Path
 	}
-	if t := h.Target; len(t) == len(path)+1+len(h.Query) && t[:len(path)] == path && t[len(path)] == '?' && t[len(path)+1:] == h.Query {
-		return t
+	if n := len(h.Path); len(h.Target) == n+1+len(h.Query) && h.Target[:n] == h.Path && h.Target[n] == '?' && h.Target[n+1:] == h.Query {
+		return h.Target
 	}
-	return path + "?" + h.Query
+	return h.Path + "?" + h.Query
 }
 
 // Decoded returns the path with nothing encoded in it.
@@ -141,7 +143,13 @@ func (h *Request) Decoded() string {
 
 // Clone returns a copy of the head, which shares its strings.
 func (h *Request) Clone() *Request {
-	c := *h
-	c.Fields, c.Set = append(c.inline[:0], h.Fields...), slices.Clone(h.Set)
-	return &c
+	c := new(Request)
+	h.Copy(c)
+	return c
+}
+
+// Copy makes a copy of the head, in place of what was there, which shares its strings.
+func (h *Request) Copy(to *Request) {
+	*to = *h
+	to.Fields, to.Set = append(to.inline[:0], h.Fields...), slices.Clone(h.Set)
 }
