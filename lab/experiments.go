@@ -8,9 +8,9 @@ import (
 	"millrace/lab/experiment"
 	"millrace/lab/experiment/cache"
 	"millrace/lab/experiment/embed"
-	"millrace/lab/experiment/former"
 	"millrace/lab/experiment/images"
 	"millrace/lab/experiment/packed"
+	"millrace/lab/experiment/proof"
 	"millrace/lab/experiment/protocols"
 	"millrace/lab/experiment/proxy"
 	"millrace/lab/experiment/sendfile"
@@ -29,28 +29,24 @@ func Experiments() ([]experiment.Experiment, error) {
 		hooks func(*experiment.Run) experiment.Hooks
 	}{
 		{"files", nil},
+		{"cache", cache.Hooks},
+		{"websocket", websocket.Hooks},
 		{"tls", tls.Hooks},
 		{"protocols", protocols.Hooks},
 		{"proxy", proxy.Hooks},
+		{"images", images.Hooks},
 		{"packed", packed.Hooks},
 		{"embed-vs-disk", embed.Hooks},
 		{"sendfile-paths", sendfile.Hooks},
+		{"ws-echo-ramp", websocket.RampHooks},
+		{"api-cache", cache.APIHooks},
+		{"pgo-proof", proof.Hooks},
 	} {
 		made, err := experiment.New(e.name, e.hooks)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, made)
-	}
-	for _, e := range []former.Experiment{
-		cache.Experiment(),
-		websocket.Experiment(),
-		images.Experiment(),
-		websocket.RampExperiment(),
-		cache.APIExperiment(),
-		images.PGOExperiment(),
-	} {
-		all = append(all, former.Adapt(e))
 	}
 	return all, nil
 }

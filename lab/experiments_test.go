@@ -26,9 +26,6 @@ func TestSpecs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, e := range all {
-		if e.Run != nil {
-			continue
-		}
 		for _, mode := range []record.Mode{record.Quick, record.Full} {
 			s, err := experiment.Read(e.Name, mode)
 			if err != nil {
@@ -62,7 +59,13 @@ type checker struct {
 func (c *checker) wrong(format string, args ...any) { c.Errorf(c.name+": "+format, args...) }
 
 func (c *checker) arms() {
-	places := []string{"site", "dir", "address", "second", "host", "port", "secondport", "socket", "memory", "config", "user", "log", "cert", "key", "both", "asroot"}
+	places := []string{"site", "dir", "address", "second", "host", "port", "secondport", "socket", "memory", "config", "user", "log", "cert", "key", "both", "asroot",
+		"upstream", "upstreamhost", "upstreamport", "expiry", "seconds", "delay", "errors", "seed", "answers", "in", "out"} // by hooks
+	for name := range c.spec.Values {
+		if slices.Contains(places, name) {
+			c.wrong("the value {%s} has the name of what a place has", name)
+		}
+	}
 	for _, u := range c.spec.Upstreams {
 		places = append(places, strings.ToLower(u.Name))
 	}
@@ -90,8 +93,10 @@ func (c *checker) arms() {
 			}
 		}
 	}
-	for _, a := range c.hooks.Arms {
-		c.known = append(c.known, a.Name)
+	if c.hooks.Arms != nil {
+		for _, a := range c.hooks.Arms() {
+			c.known = append(c.known, a.Name)
+		}
 	}
 	for _, p := range c.spec.Programs {
 		if _, err := os.Stat(filepath.Join("bench", "subjects", p.Folder)); err != nil {
@@ -101,7 +106,7 @@ func (c *checker) arms() {
 }
 
 func (c *checker) workloads() {
-	tasks := []string{"", "h2load", "quiet", "page"}
+	tasks := []string{"", "h2load", "idle", "page"}
 	for name := range c.hooks.Tasks {
 		tasks = append(tasks, name)
 	}
@@ -144,7 +149,7 @@ func (c *checker) metric(key string) {
 func (c *checker) reports() {
 	for _, t := range c.spec.Tables {
 		for _, column := range t.Columns {
-			if !column.Published {
+			if !column.Published && len(t.Rows) == 0 {
 				c.metric(column.Metric)
 			}
 		}

@@ -25,9 +25,6 @@ type Experiment struct {
 	Hooks func(*Run) Hooks // what of it is code; nil: nothing
 
 	file string // in specs
-
-	// Run is of an experiment that has no spec yet.
-	Run func(ctx context.Context, env Env, res *record.Result) error
 }
 
 // New is the experiment of a name, with what of it is code. It fails where the page
@@ -46,8 +43,9 @@ type Hooks struct {
 	Tasks map[string]Task
 	// Start replaces how an arm is started, by its name.
 	Start map[string]func(ctx context.Context) (*trial.Instance, error)
-	// Arms are those that are no server of the spec, behind its own.
-	Arms []trial.Arm
+	// Arms are those that are no server of the spec, behind its own; asked for after
+	// Prepare.
+	Arms func() []trial.Arm
 	// After comes after the trial, unless that failed.
 	After func(ctx context.Context) error
 	// Report adds tables, charts, gates and the answer, whatever was measured.
@@ -94,11 +92,7 @@ func (e Experiment) Measure(ctx context.Context, kind record.Kind, env Env) (*re
 		Mode: env.Mode, Question: e.Question, Claim: e.Claim, Rule: e.Rule,
 		Started: time.Now(), Seed: env.Seed, Machine: record.ReadMachine(),
 	}
-	run := e.measure
-	if e.Run != nil {
-		run = e.Run
-	}
-	err := run(ctx, env, res)
+	err := e.measure(ctx, env, res)
 	res.Ended = time.Now()
 	if ctx.Err() != nil {
 		err = nil

@@ -1,10 +1,13 @@
 package experiment
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"millrace/internal/ops/chart"
 	"millrace/lab/record"
@@ -79,10 +82,11 @@ func Count(n int) string {
 
 // Capital makes the beginning of a sentence.
 func Capital(s string) string {
+	first, size := utf8.DecodeRuneInString(s)
 	if s == "" || strings.HasPrefix(s, "x/") || strings.HasPrefix(s, "net/http") {
 		return s
 	}
-	return strings.ToUpper(s[:1]) + s[1:]
+	return string(unicode.ToUpper(first)) + s[size:]
 }
 
 // Known shows a figure, or a dash for one that is not known.
@@ -115,3 +119,9 @@ func Duration(ns float64) string { return chart.Figure(ns, "ns") }
 
 // Bytes is a size with its unit.
 func Bytes(n float64) string { return chart.Figure(n, "bytes") }
+
+// FirstLine is the first line of a text, or a dash.
+func FirstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return cmp.Or(line, "–")
+}

@@ -20,3 +20,11 @@ func TestDuration(t *testing.T) {
 		}
 	}
 }
+
+func TestCapital(t *testing.T) {
+	for in, want := range map[string]string{"": "", "over": "Over", "“small” costs": "“small” costs", "é": "É", "net/http is": "net/http is"} {
+		if got := Capital(in); got != want {
+			t.Errorf("%q, not %q", got, want)
+		}
+	}
+}

@@ -219,15 +219,18 @@ func (r *Run) arms(ctx context.Context) ([]trial.Arm, error) {
 			continue
 		}
 		arm.Version, arm.Size, arm.Command = l.version, subject.Size(l.exe), l.shown()
-		if arm.Start = r.hooks.Start[a.Name]; arm.Start == nil {
+		switch arm.Start = r.hooks.Start[a.Name]; {
+		case a.Once:
+			arm.Start = func(context.Context) (*trial.Instance, error) {
+				return &trial.Instance{Reports: true, URL: map[string]string{}}, nil
+			}
+		case arm.Start == nil:
 			arm.Start = func(ctx context.Context) (*trial.Instance, error) { return r.Start(ctx, a.Name) }
 		}
 		all = append(all, arm)
 	}
-	for _, a := range r.hooks.Arms {
-		if needed(a.Name) {
-			all = append(all, a)
-		}
+	if r.hooks.Arms != nil {
+		all = append(all, slices.DeleteFunc(r.hooks.Arms(), func(a trial.Arm) bool { return !needed(a.Name) })...)
 	}
 	return all, ctx.Err()
 }
@@ -288,13 +291,15 @@ func (r *Run) task(name string) Task {
 	if do := r.hooks.Tasks[name]; do != nil {
 		return do
 	}
-	return map[string]Task{"h2load": r.h2load, "quiet": r.quiet, "page": r.page}[name]
+	return map[string]Task{"h2load": r.h2load, "idle": r.idle, "page": r.page}[name]
 }
 
 // conclude writes tables and answer about what there is.
 func (r *Run) conclude() {
 	for _, t := range r.Spec.Tables {
-		r.Res.Tables = append(r.Res.Tables, r.table(t))
+		if made := r.table(t); len(made.Rows) > 0 {
+			r.Res.Tables = append(r.Res.Tables, made)
+		}
 	}
 	r.Res.Answer = r.answer()
 	if r.hooks.Report != nil {

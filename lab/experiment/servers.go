@@ -56,6 +56,8 @@ func (r *Run) launch(ctx context.Context, a Arm) (l launch, err error) {
 	words := strings.Fields(a.Run)
 	l = launch{Arm: a, args: words[1:]}
 	switch program := words[0]; {
+	case r.Missing[program] != nil:
+		err = r.Missing[program]
 	case program == "millrace":
 		if l.exe = r.Env.Millrace; l.exe == "" {
 			return l, ErrNoMillrace
@@ -76,10 +78,14 @@ func (r *Run) launch(ctx context.Context, a Arm) (l launch, err error) {
 			l.version = subject.Version(ctx, l.exe, a.Version[0])
 			for _, before := range a.Version[1:] {
 				_, l.version, _ = strings.Cut(l.version, before)
+				l.version, _, _ = strings.Cut(l.version, " ")
 			}
 		}
 	}
-	if err == nil && a.Config != "" && r.Env.Bench == nil {
+	if err == nil && a.With != "" {
+		_, err = subject.Look(a.With, a.Package)
+	}
+	if err == nil && a.Config+a.In != "" && r.Env.Bench == nil {
 		err = errNoConfig
 	}
 	return l, err
@@ -114,20 +120,10 @@ func (r *Run) Start(ctx context.Context, arm string) (*trial.Instance, error) {
 // StartWith starts the server of an arm with other fields, and a command that is
 // made otherwise; nil: as always.
 func (r *Run) StartWith(ctx context.Context, arm string, fields map[string]string, command Command) (*trial.Instance, error) {
-	l, err := r.armLaunch(ctx, arm)
+	l, err := r.armLaunch(ctx, arm, fields)
 	if err != nil {
 		return nil, err
 	}
-	given := maps.Clone(fields)
-	if given == nil {
-		given = map[string]string{}
-	}
-	for name, value := range l.Fields {
-		if _, other := given[name]; !other {
-			given[name] = value
-		}
-	}
-	l.Fields = given
 	return r.start(ctx, l, command)
 }
 
@@ -145,7 +141,17 @@ func (r *Run) start(ctx context.Context, l launch, command Command) (*trial.Inst
 		if l.Socket {
 			await = "unix:" + fields["Socket"]
 		}
-		process, err := subject.Start(ctx, command(l.exe, args...), await, startTime)
+		cmd := command(l.exe, args...)
+		for _, e := range l.Env {
+			if cmd.Env == nil {
+				cmd.Env = os.Environ()
+			}
+			cmd.Env = append(cmd.Env, expand(e, fields))
+		}
+		if l.In != "" {
+			cmd.Dir = filepath.Join(r.Env.Bench.Dir, l.In)
+		}
+		process, err := subject.Start(ctx, cmd, await, startTime)
 		if err != nil {
 			return nil, errors.Join(err, leave())
 		}
@@ -182,26 +188,31 @@ func (r *Run) ready(l launch) (fields map[string]string, args []string, leave fu
 	return fields, args, leave, nil
 }
 
-// Ready is the command of an arm's server at a place of its own, where it will listen,
-// and what removes the place.
-func (r *Run) Ready(ctx context.Context, arm string) (cmd *exec.Cmd, address string, leave func() error, err error) {
-	l, err := r.armLaunch(ctx, arm)
+// Ready is an arm's command, with more fields, at a place of its own, where a server
+// will listen, and what removes the place.
+func (r *Run) Ready(ctx context.Context, arm string, fields map[string]string) (cmd *exec.Cmd, address string, leave func() error, err error) {
+	l, err := r.armLaunch(ctx, arm, fields)
 	if err != nil {
 		return nil, "", nil, err
 	}
-	fields, args, leave, err := r.ready(l)
+	at, args, leave, err := r.ready(l)
 	if err != nil {
 		return nil, "", nil, err
 	}
-	return exec.CommandContext(ctx, l.exe, args...), fields["Address"], leave, nil
+	return exec.CommandContext(ctx, l.exe, args...), at["Address"], leave, nil
 }
 
-// armLaunch finds the program of an arm.
-func (r *Run) armLaunch(ctx context.Context, arm string) (launch, error) {
+// armLaunch finds the program of an arm, which has more fields.
+func (r *Run) armLaunch(ctx context.Context, arm string, fields map[string]string) (launch, error) {
 	for _, a := range r.Spec.Arms {
-		if a.Name == arm {
-			return r.launch(ctx, a)
+		if a.Name != arm {
+			continue
 		}
+		l, err := r.launch(ctx, a)
+		l.Fields = map[string]string{}
+		maps.Copy(l.Fields, a.Fields)
+		maps.Copy(l.Fields, fields)
+		return l, err
 	}
 	return launch{}, fmt.Errorf("there is no arm %q", arm)
 }

@@ -77,6 +77,7 @@ func TestConfigs(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Fields["Both"], r.Fields["FPM"], r.Fields["PHPRoot"] = filepath.Join(r.Env.Work, "both.pem"), "/x/fpm", "/x"
+		r.Fields["UpstreamHost"], r.Fields["UpstreamPort"], r.Fields["Seconds"], r.Fields["Answers"] = "127.0.0.1", "8083", "2", "/x"
 		r.Fields["Upstream"], r.Fields["Echo"] = "127.0.0.1:8083", "127.0.0.1:8084"
 		for _, a := range s.Arms {
 			program, _, _ := strings.Cut(a.Run, " ")

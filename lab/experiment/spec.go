@@ -90,6 +90,10 @@ type Arm struct {
 	Text        string            // a config itself, where there is no template
 	Fields      map[string]string // of the template, beside those of the place
 	URL         map[string]string // by workload; none: http://{address}/
+	With        string            // a tool that it needs beside, which Package has
+	Once        bool              // a command that is started for each thing to do, and no server
+	Env         []string          // added to its environment
+	In          string            // the folder of lab/bench that it runs in
 	Socket      bool              // it listens on {socket}, too, and opens that last
 	Memory      bool              // {memory} is a folder in memory
 	Full        bool              // in a full run only

@@ -202,7 +202,7 @@ func TestAnswer(t *testing.T) {
 	ask := []Sentence{
 		{Begin: "CPU: ", Arm: "b", Against: "a", Metric: CPU, Workloads: []string{"w"}},
 		{Arm: "b", Against: "a", Metric: CPU, Better: "yes ({figure} of {other}, published {published})", Worse: "no", Equal: "the same", Undecided: "not decided here"},
-		{Arm: "b", Metric: CPU, Say: "it takes {figure}"},
+		{Arm: "b", Metric: CPU, Format: "it takes {figure}"},
 		{Arm: "x", Against: "a", Metric: CPU},
 	}
 	for _, c := range []struct {

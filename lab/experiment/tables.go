@@ -21,9 +21,10 @@ type Table struct {
 	Kind, Title, About string
 	Lead               bool
 	Arms               []string // none: all
-	Workloads          []string
-	Against            string // the arm that figures in brackets are ratios to
+	Workloads          []string // patterns
+	Against            string   // the arm that figures in brackets are ratios to
 	Columns            []Column
+	Rows               [][]string // what was published, instead of what was measured
 }
 
 // A Column of a table of medians.
@@ -41,6 +42,13 @@ type Peer struct{ Arm, Name string }
 // table makes a table of what was measured.
 func (r *Run) table(t Table) record.Table {
 	made := record.Table{Title: t.Title, About: t.About, Lead: t.Lead}
+	if len(t.Rows) > 0 {
+		for _, c := range t.Columns {
+			made.Columns = append(made.Columns, c.Name)
+		}
+		made.Rows = t.Rows
+		return made
+	}
 	switch t.Kind {
 	case "beside":
 		r.beside(&made, t.Arms)
@@ -243,9 +251,14 @@ func (r *Run) side(t *record.Table, spec Table) {
 
 // medians has a row for each arm, of each workload where rows have one.
 func (r *Run) medians(t *record.Table, spec Table) {
-	rows, first := spec.Workloads, []string{"workload", "arm"}
-	if len(rows) == 0 {
-		rows, first = []string{""}, first[1:]
+	rows, first := []string{""}, []string{"arm"}
+	if len(spec.Workloads) > 0 {
+		rows, first = nil, []string{"workload", "arm"}
+	}
+	for _, w := range r.Res.Workloads {
+		if yes, err := named(w.Name, spec.Workloads); yes && err == nil {
+			rows = append(rows, w.Name)
+		}
 	}
 	t.Columns = first
 	for _, c := range spec.Columns {
@@ -313,9 +326,9 @@ type Sentence struct {
 	Arm, Against string // whose verdict; without Against the median of Arm
 	Metric       string
 	Workloads    []string // patterns; none: all
-	Say          string   // of each workload; they are joined to a list
+	Format       string   // of each workload; they are joined to a list
 
-	// Instead of Say, where the answer is a yes or no: by the outcome.
+	// Instead of Format, where the answer is a yes or no: by the outcome.
 	Better, Worse, Equal, Undecided string
 
 	Rows bool // the ratios of the workloads that are headlines, or of all
@@ -336,7 +349,7 @@ func (r *Run) answer() string {
 			if yes, err := named(w.Name, s.Workloads); err != nil || !yes && len(s.Workloads) > 0 {
 				continue
 			}
-			if text := r.say(s, w.Name); text != "" {
+			if text := r.sentence(s, w.Name); text != "" {
 				each = append(each, text)
 			}
 		}
@@ -347,9 +360,9 @@ func (r *Run) answer() string {
 	return strings.Join(parts, "; ")
 }
 
-// say is a sentence about one workload; empty where nothing is known.
-func (r *Run) say(s Sentence, workload string) string {
-	text, difference := s.Say, ""
+// sentence is a sentence about one workload; empty where nothing is known.
+func (r *Run) sentence(s Sentence, workload string) string {
+	text, difference := s.Format, ""
 	figure := MedianOf(r.Res, s.Arm, workload, s.Metric)
 	if s.Against != "" {
 		v, ok := VerdictOn(r.Res, s.Arm, s.Against, workload, s.Metric)

@@ -114,15 +114,15 @@ func PagePaths() (paths []string) {
 	return paths
 }
 
-// A Crowd is connections that are open at once.
-type Crowd struct {
+// A Clients is connections that are open at once.
+type Clients struct {
 	Conns []client.Conn
 	Err   error // why some are missing
 }
 
 // Gather opens connections and does something on each, where that is not nil.
-func Gather(ctx context.Context, d client.Dialer, n int, first func(client.Conn) error) *Crowd {
-	c := &Crowd{}
+func Gather(ctx context.Context, d client.Dialer, n int, first func(client.Conn) error) *Clients {
+	c := &Clients{}
 	var mu sync.Mutex                     // guards c
 	_ = Each(n, atOnce, func(int) error { // it reports none
 		conn, err := d.Dial(ctx)
@@ -141,7 +141,7 @@ func Gather(ctx context.Context, d client.Dialer, n int, first func(client.Conn)
 }
 
 // Part closes the connections.
-func (c *Crowd) Part() {
+func (c *Clients) Part() {
 	_ = Each(len(c.Conns), atOnce, func(i int) error { // what they have to say no longer matters
 		_ = c.Conns[i].Close()
 		return nil
@@ -190,11 +190,11 @@ func (r *Run) LargeSize() (int64, error) {
 // RSSPerConnection is the metric of quiet connections.
 const RSSPerConnection = "rss_per_connection_bytes"
 
-// quiet opens connections, asks once over each unless they are WebSockets, lets them
+// idle opens connections, asks once over each unless they are WebSockets, lets them
 // rest, and reads what the server holds; with Over "alone", on a server of their own
 // that has done nothing before: one that was loaded holds memory that it uses again.
 // Count of them are opened and closed before memory is read.
-func (r *Run) quiet(ctx context.Context, slot trial.TaskSlot, w Workload) (got trial.TaskResult, err error) {
+func (r *Run) idle(ctx context.Context, slot trial.TaskSlot, w Workload) (got trial.TaskResult, err error) {
 	if w.Over != "alone" {
 		return r.hold(ctx, slot.URL, slot.Target, w)
 	}

@@ -50,12 +50,12 @@ func TestQuiet(t *testing.T) {
 	r := bareRun(t)
 	for _, protocol := range []load.Protocol{load.HTTP1, load.HTTP2} {
 		w := Workload{Protocol: protocol, Connections: 30, Count: 5, Idle: time.Millisecond}
-		if got, err := r.quiet(t.Context(), slot, w); err != nil || got.Done != 30 || got.Values["rss_bytes"] <= 0 {
+		if got, err := r.idle(t.Context(), slot, w); err != nil || got.Done != 30 || got.Values["rss_bytes"] <= 0 {
 			t.Errorf("%s: %+v, %v", protocol, got, err)
 		}
 	}
 	r.Right = func(string) []byte { return []byte("another") }
-	if _, err := r.quiet(t.Context(), slot, Workload{Connections: 3, Count: 1}); !errors.Is(err, ErrAnswer) {
+	if _, err := r.idle(t.Context(), slot, Workload{Connections: 3, Count: 1}); !errors.Is(err, ErrAnswer) {
 		t.Error(err)
 	}
 }

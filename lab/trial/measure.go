@@ -70,6 +70,9 @@ func newTrial(plan Plan, res *record.Result, watch record.Watch) *trial {
 		t.runners = append(t.runners, &runner{Arm: a, of: a.Name})
 	}
 	t.addPlacebo()
+	if plan.Pooled != "" {
+		res.Workloads = append(res.Workloads, record.Workload{Name: plan.Pooled, About: "the workloads below together, block by block"})
+	}
 	for _, w := range plan.Workloads {
 		res.Workloads = append(res.Workloads, record.Workload{Name: w.Name, About: w.About})
 	}
@@ -174,7 +177,8 @@ func (t *trial) workload(ctx context.Context, order []*runner, w Workload, lengt
 
 func (t *trial) takingPart(w Workload) []*runner {
 	return slices.DeleteFunc(slices.Clone(t.runners), func(r *runner) bool {
-		return w.Arms != nil && !slices.Contains(w.Arms, r.of)
+		idle := r.Name != r.of && len(t.plan.decide(w)) == 0 // a placebo, where there is nothing to hold against it
+		return idle || w.Arms != nil && !slices.Contains(w.Arms, r.of)
 	})
 }
 

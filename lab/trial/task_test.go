@@ -93,7 +93,7 @@ func TestTogetherAndPooled(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := verdictOn(t, res, "b", "seen_ns")
-	if len(res.Samples) != 2*6*2+2 || len(res.Verdicts) != 1 || v.Workload != "all" || v.Outcome != record.Worse || v.Blocks != 13 {
+	if len(res.Workloads) != 4 || res.Workloads[0].Name != "all" || len(res.Samples) != 2*6*2+2 || len(res.Verdicts) != 1 || v.Workload != "all" || v.Outcome != record.Worse || v.Blocks != 13 {
 		t.Errorf("%d samples, %+v", len(res.Samples), res.Verdicts)
 	}
 }

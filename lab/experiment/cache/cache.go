@@ -1,177 +1,388 @@
-// Package cache has the experiments about caches. api-cache is one slow API with a
-// cache in front and without. cache is nginx, Varnish and millrace in front of
-// one API. It has three kinds of workloads: hits under load, cases in which a
-// cache decides how long clients wait and how often the API is asked, and what a
-// cache holds in memory while it is asked for ever other URLs.
+// Package cache is what of the experiments cache and api-cache is code. cache has an
+// API in this process, and cases in which a cache decides how long clients wait and how
+// often the API is asked. api-cache has a slow API behind each cache, and clients that
+// look at every answer.
 package cache
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"hash/fnv"
+	"io"
+	"net"
+	"net/http"
 	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
 
-	experiment "millrace/lab/experiment/former"
+	"millrace/lab/experiment"
 	"millrace/lab/load"
+	"millrace/lab/load/client"
 	"millrace/lab/record"
-	"millrace/lab/stats"
 	"millrace/lab/trial"
 )
 
-// The arms.
 const (
-	nginx    = "nginx"
-	varnish  = "varnish"
-	millrace = "millrace"
+	slow          = 300 * time.Millisecond // what the API takes where it is slow
+	streaming     = time.Second
+	joins         = 300 * time.Millisecond // after the first client
+	streamed      = 10_000                 // bytes
+	fresh         = time.Second
+	mayBeStale    = time.Minute
+	becomesStale  = fresh + 1100*time.Millisecond // nginx counts whole seconds
+	refreshWithin = slow + 300*time.Millisecond   // after the question that begins it
+	// clientTimeout is longer than any of the caches makes a client wait for another.
+	clientTimeout = 30 * time.Second
+
+	tag = "all"
+	// looked is how many of the tagged answers are asked for to see whether they
+	// are stored.
+	looked = 1000
+	// heated is how often an answer is asked for before it is purged, so that the
+	// quickest way to it is the one that has to forget.
+	heated = 5
+	// seenWithin is how long a purge may take to show before the run ends.
+	seenWithin = 5 * time.Second
+	// hands is how many connections ask for new answers: enough to keep two cores
+	// busy.
+	hands = 4
+	// floodWithin bounds one flood.
+	floodWithin = 2 * time.Minute
+	// watchEvery is how often memory is read.
+	watchEvery = 100 * time.Millisecond
 )
 
-const (
-	// delta is the smallest effect that counts.
-	delta = 0.05
-	// memory is the budget of each cache, in MiB: what the URLs of the workload
-	// "ever new" would take is several times that.
-	memory = 16
-)
+// measurement is one run of the experiment cache.
+type measurement struct {
+	api     *Server
+	version uint64 // of the API's answers
+}
 
-// Experiment is what the lab lists.
-func Experiment() experiment.Experiment {
-	return experiment.Experiment{
-		Name:  "cache",
-		Title: "a cache in front of an API: hits, waiting, purging, memory",
-		Question: "What does a hit cost, how long do clients wait and how often is the API asked when many want the same at once, " +
-			"how soon is a purge seen, and how much memory does a cache hold that is asked for ever other URLs?",
-		Claim: "Millrace answers hits for less CPU time than nginx does, asks the API once however many wait, makes nobody wait for an " +
-			"answer that is not to be shared, and forgets 20,000 answers with one tag at once.",
-		Rule: "In each block every cache is started anew and does every workload once, in random order. An arm differs from another in a " +
-			"figure when the sign-flip permutation test over restarts gives p < 0.01 after Holm's adjustment over all figures and workloads and " +
-			"the interval reaches beyond ±5 %, which is the smallest effect that counts; it is equal when the whole interval lies within " +
-			"±5 %; else it is undecided. A wrong answer of any arm ends the run.",
-		Run: run,
+// Hooks are those of the experiment cache.
+func Hooks(r *experiment.Run) experiment.Hooks {
+	m := &measurement{}
+	return experiment.Hooks{
+		Prepare: func(context.Context) (err error) {
+			if m.api, err = Start(); err != nil {
+				return err
+			}
+			r.Defer(func() error { m.api.Close(); return nil })
+			r.Fields["Upstream"] = m.api.Address()
+			r.Fields["UpstreamHost"], r.Fields["UpstreamPort"], err = net.SplitHostPort(m.api.Address())
+			return err
+		},
+		Tasks: map[string]experiment.Task{
+			"cold": m.cold, "private": m.private, "follow": m.follow, "stale": m.stale, "ever-new": m.everNew, "purge": m.purge,
+		},
 	}
 }
 
-// A measurement is one run of the experiment.
-type measurement struct {
-	*experiment.Stage
-	*experiment.Servers
-	api     *Server
-	version uint64 // of the API's answers
-	tagged  int    // answers with one tag
-	urls    int    // of the workload "ever new"
+// clients are connections that ask for one thing.
+type clients struct {
+	*experiment.Clients
+	target string
+	dialer client.Dialer
+	api    *Server
+	before uint64 // the API's requests when they came
 }
 
-func run(ctx context.Context, env experiment.Env, res *record.Result) error {
-	api, err := Start()
+// dial opens connections that ask for a workload's object, of a path that no other slot
+// of this instance asks for.
+func (m *measurement) dial(ctx context.Context, slot trial.TaskSlot, n int, o Object) (*clients, error) {
+	d, err := client.New(client.Options{Protocol: "http1", URL: slot.URL, Paths: []string{o.Target()}, Timeout: clientTimeout})
+	if err != nil {
+		return nil, err
+	}
+	c := &clients{Clients: experiment.Gather(ctx, d, n, nil), target: o.Target(), dialer: d, api: m.api, before: m.api.Requests()}
+	if c.Err != nil {
+		c.hangUp()
+		return nil, c.Err
+	}
+	return c, nil
+}
+
+func (c *clients) hangUp() {
+	c.Part()
+	_ = c.dialer.Close() // what it has to say no longer matters
+}
+
+// asked is how many requests have reached the API since these clients came.
+func (c *clients) asked() float64 { return float64(c.api.Requests() - c.before) }
+
+func path(name string, slot trial.TaskSlot) string {
+	return "/" + name + "/" + strconv.Itoa(slot.Block)
+}
+
+// cold: many clients ask at once for what nobody has asked for.
+func (m *measurement) cold(ctx context.Context, slot trial.TaskSlot, w experiment.Workload) (trial.TaskResult, error) {
+	o := Object{Path: path("cold", slot), Delay: slow}
+	c, err := m.dial(ctx, slot, w.Connections, o)
+	if err != nil {
+		return trial.TaskResult{}, err
+	}
+	defer c.hangUp()
+	got, err := c.wave(ctx, c.Conns, o.Body(0))
+	return got.result("slowest_ns", got.slowest, "asked", c.asked()), err
+}
+
+// private: many clients ask at once for what must not be kept, and do it again.
+func (m *measurement) private(ctx context.Context, slot trial.TaskSlot, w experiment.Workload) (trial.TaskResult, error) {
+	o := Object{Path: path("private", slot), Delay: slow, Private: true}
+	c, err := m.dial(ctx, slot, w.Connections, o)
+	if err != nil {
+		return trial.TaskResult{}, err
+	}
+	defer c.hangUp()
+	first, err := c.wave(ctx, c.Conns, o.Body(0))
+	if err != nil {
+		return trial.TaskResult{}, err
+	}
+	again, err := c.wave(ctx, c.Conns, o.Body(0))
+	again.done += first.done
+	again.failed += first.failed
+	return again.result("slowest_ns", first.slowest, "second_ns", again.slowest, "asked", c.asked()), err
+}
+
+// follow: one client asks for an answer that takes a while to be sent, and
+// another for the same while that is under way.
+func (m *measurement) follow(ctx context.Context, slot trial.TaskSlot, w experiment.Workload) (trial.TaskResult, error) {
+	o := Object{Path: path("follow", slot), Size: streamed, Stream: streaming}
+	c, err := m.dial(ctx, slot, w.Connections, o)
+	if err != nil {
+		return trial.TaskResult{}, err
+	}
+	defer c.hangUp()
+	var leader waved
+	var leaderErr error
+	var leading sync.WaitGroup // of one goroutine, which ends with its answer
+	leading.Go(func() { leader, leaderErr = c.wave(ctx, c.Conns[:1], o.Body(0)) })
+	err = experiment.Sleep(ctx, joins)
+	got, waveErr := c.wave(ctx, c.Conns[1:], o.Body(0))
+	leading.Wait()
+	got.done += leader.done
+	got.failed += leader.failed
+	return got.result("first_byte_ns", got.first, "asked", c.asked()), errors.Join(err, waveErr, leaderErr)
+}
+
+// stale: some clients ask at once for what is too old, and may be served while
+// it is fetched anew, which takes a while.
+func (m *measurement) stale(ctx context.Context, slot trial.TaskSlot, w experiment.Workload) (trial.TaskResult, error) {
+	o := Object{Path: path("stale", slot), Age: fresh, Stale: mayBeStale, Versioned: true}
+	c, err := m.dial(ctx, slot, w.Connections, o)
+	if err != nil {
+		return trial.TaskResult{}, err
+	}
+	defer c.hangUp()
+	_, err = c.wave(ctx, c.Conns[:1], o.Body(m.version))
+	if err = errors.Join(err, experiment.Sleep(ctx, becomesStale)); err != nil {
+		return trial.TaskResult{}, err
+	}
+	m.newVersion()
+	m.api.SetDelay(slow)
+	defer m.api.SetDelay(0)
+	c.before = m.api.Requests()
+	slot.Window(true)
+	got, err := c.wave(ctx, c.Conns, o.Body(m.version-1), o.Body(m.version))
+	err = errors.Join(err, experiment.Sleep(ctx, refreshWithin))
+	return got.result("slowest_ns", got.slowest, "asked", c.asked()), err
+}
+
+// newVersion changes the API's answers.
+func (m *measurement) newVersion() {
+	m.version++
+	m.api.SetVersion(m.version)
+}
+
+// waved is what a wave of requests has brought.
+type waved struct {
+	slowest, first float64 // ns: the last byte, the first byte of a body
+	done, failed   uint64  // clients
+	firstFailure   string
+}
+
+// result has pairs of a metric and its figure.
+func (w waved) result(pairs ...any) trial.TaskResult {
+	values := map[string]float64{}
+	for pair := range slices.Chunk(pairs, 2) {
+		values[pair[0].(string)] = pair[1].(float64)
+	}
+	return trial.TaskResult{Values: values, Done: w.done, Failed: w.failed, FirstFailure: w.firstFailure}
+}
+
+// A body is what comes of one, and when it began to come.
+type body struct {
+	text  []byte
+	first time.Time
+}
+
+func (b *body) Write(p []byte) (int, error) {
+	if b.first.IsZero() {
+		b.first = time.Now()
+	}
+	b.text = append(b.text, p...)
+	return len(p), nil
+}
+
+// wave lets clients ask at the same moment. An answer 200 that is none of the
+// right ones is an error; any other is a failure, and counts.
+func (c *clients) wave(ctx context.Context, conns []client.Conn, right ...[]byte) (got waved, err error) {
+	start := make(chan struct{})
+	var began time.Time
+	var mu sync.Mutex      // guards got and err
+	var all sync.WaitGroup // of one goroutine for each client, which ends with its answer
+	for _, conn := range conns {
+		all.Go(func() {
+			<-start
+			var b body
+			a, askErr := conn.Do(ctx, 0, &b)
+			took := time.Since(began)
+			if askErr == nil && a.Status != http.StatusOK {
+				askErr = fmt.Errorf("status %d", a.Status)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case askErr != nil:
+				if got.failed++; got.failed == 1 {
+					got.firstFailure = askErr.Error()
+				}
+			case !slices.ContainsFunc(right, func(r []byte) bool { return bytes.Equal(b.text, r) }):
+				err = fmt.Errorf("the answer to %s is not the API's: %d bytes, %.80q", c.target, len(b.text), b.text)
+			default:
+				got.done++
+				got.slowest, got.first = max(got.slowest, float64(took)), max(got.first, float64(b.first.Sub(began)))
+			}
+		})
+	}
+	began = time.Now()
+	close(start)
+	all.Wait()
+	return got, err
+}
+
+// flood asks for objects, each once, as fast as they come, and compares every
+// answer.
+func (m *measurement) flood(ctx context.Context, url string, count int, object func(i int) Object) error {
+	return experiment.Each(hands, hands, func(hand int) error {
+		from, to := count*hand/hands, count*(hand+1)/hands
+		var paths []string
+		for i := from; i < to; i++ {
+			paths = append(paths, object(i).Target())
+		}
+		got, err := load.Run(ctx, load.Config{
+			URL: url, Paths: paths, Connections: 1, Threads: 1, Requests: uint64(len(paths)), Duration: floodWithin, Timeout: clientTimeout, Varies: true,
+		})
+		if err != nil {
+			return err
+		}
+		if n := got.Errors.Sum(); n > 0 || got.Requests < uint64(len(paths)) {
+			return fmt.Errorf("%d of %d requests were answered, %d failed, first: %s", got.Requests, len(paths), n, got.Errors.First)
+		}
+		for i, a := range got.Answers {
+			right := fnv.New64a()
+			_, _ = right.Write(object(from + i).Body(m.version)) // it never fails
+			if a.Path != paths[i] || a.Status != http.StatusOK || a.Hash != right.Sum64() {
+				return fmt.Errorf("the answer to %s is not the API's: status %d, %d bytes", a.Path, a.Status, a.Length)
+			}
+		}
+		return nil
+	})
+}
+
+// everNew watches the memory of a cache that is asked for ever other URLs.
+func (m *measurement) everNew(ctx context.Context, slot trial.TaskSlot, w experiment.Workload) (trial.TaskResult, error) {
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	var readings []record.Reading
+	var watched sync.WaitGroup // of one goroutine, which ends with stop
+	watched.Go(func() { readings, _ = slot.Target.Watch(watching, watchEvery, nil) })
+	err := m.flood(ctx, slot.URL, w.Count, func(i int) Object { return Object{Path: "/url/" + strconv.Itoa(i), Size: 1 << 10} })
+	stop()
+	watched.Wait()
+	most := uint64(0)
+	for _, r := range readings {
+		most = max(most, r.RSS)
+	}
+	return trial.TaskResult{Values: map[string]float64{"peak_rss_bytes": float64(most)}, Done: uint64(w.Count)}, err
+}
+
+// purge fills a cache with tagged answers, changes the API's answers, has the tag
+// forgotten and asks until the new answer comes.
+func (m *measurement) purge(ctx context.Context, slot trial.TaskSlot, w experiment.Workload) (got trial.TaskResult, err error) {
+	tagged := func(i int) Object { return Object{Path: "/tagged/" + strconv.Itoa(i), Tag: tag, Versioned: true} }
+	if err := m.flood(ctx, slot.URL, w.Count, tagged); err != nil {
+		return got, fmt.Errorf("filling it: %w", err)
+	}
+	before := m.api.Requests()
+	if err := m.flood(ctx, slot.URL, looked, func(i int) Object { return tagged(i * (w.Count / looked)) }); err != nil {
+		return got, fmt.Errorf("looking what it stores: %w", err)
+	}
+	values := map[string]float64{"stored": 1 - float64(m.api.Requests()-before)/looked}
+	o := tagged(slot.Random.IntN(w.Count))
+	c, err := m.dial(ctx, slot, 1, o)
+	if err != nil {
+		return got, err
+	}
+	defer c.hangUp()
+	for range heated {
+		if _, err := c.wave(ctx, c.Conns, o.Body(m.version)); err != nil {
+			return got, err
+		}
+	}
+	m.newVersion()
+	slot.Window(true)
+	began := time.Now()
+	if err := forget(ctx, slot); err != nil {
+		return got, fmt.Errorf("purging: %w", err)
+	}
+	values["purge_ns"] = float64(time.Since(began))
+	for {
+		var b bytes.Buffer
+		a, err := c.Conns[0].Do(ctx, 0, &b)
+		since := time.Since(began)
+		switch {
+		case err != nil || a.Status != http.StatusOK:
+			return got, errors.Join(err, fmt.Errorf("asking for %s: status %d", o.Target(), a.Status))
+		case bytes.Equal(b.Bytes(), o.Body(m.version)):
+			values["seen_ns"] = float64(since)
+			return trial.TaskResult{Values: values, Done: 1}, nil
+		case since > seenWithin:
+			return got, fmt.Errorf("%v after the purge, %s is still answered as before", seenWithin, o.Target())
+		}
+	}
+}
+
+// forget has a cache forget the tag: by a call of millrace's admin socket, or as
+// our VCL has Varnish take it.
+func forget(ctx context.Context, slot trial.TaskSlot) error {
+	transport := &http.Transport{DisableKeepAlives: true}
+	client := &http.Client{Transport: transport, Timeout: clientTimeout}
+	method, url, text := "BAN", slot.URL, ""
+	if socket, ok := strings.CutPrefix(slot.Instance.URL["control"], "unix:"); ok {
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", socket)
+		}
+		method, url, text = http.MethodPost, "http://localhost/cache/purge", `{"tag":"`+tag+`"}`
+	}
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(text))
 	if err != nil {
 		return err
 	}
-	defer api.Close()
-	m := &measurement{
-		Stage: experiment.NewStage(env, res), Servers: &experiment.Servers{Env: env, Probed: hitPaths()},
-		api: api, tagged: 20_000, urls: 40_000,
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("X-Tag", tag)
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
 	}
-	if env.Mode != record.Full {
-		m.tagged = 2000
+	defer resp.Body.Close()
+	reply, err := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("it is answered with %s: %.200s", resp.Status, reply)
 	}
-	plan := m.newPlan(m.arms(ctx), env)
-	plan.Budget = m.Left()
-	err = trial.Run(ctx, plan, res, m.Part(0, 1, 0))
-	res.Tables, res.Answer = append(res.Tables, experiment.Beside(res, millrace)), answer(res)
 	return err
-}
-
-// newPlan is what is measured; the caller sets the budget.
-func (m *measurement) newPlan(arms []trial.Arm, env experiment.Env) trial.Plan {
-	p := trial.Plan{
-		Arms: arms, Decide: []string{"cpu_ns", "requests_per_second"}, Metrics: metrics(),
-		Also: []trial.Pair{{Arm: millrace, Baseline: varnish}},
-		// nginx makes the clients of the workload "private" wait for 10 s: once is enough.
-		Placebo: millrace,
-		Delta:   delta, PerRestart: 1, Seed: env.Seed,
-		Slot: 600 * time.Millisecond, Warmup: 100 * time.Millisecond,
-	}
-	hits := hits()
-	cold := trial.Workload{
-		Name: "cold", About: fmt.Sprintf("%d clients ask at once for what nobody has asked for, which takes %v", coldClients, slow),
-		Task: m.cold, Decide: []string{slowest, asked},
-	}
-	purged := trial.Workload{
-		Name: "purged", About: fmt.Sprintf("a tag of %d answers is forgotten, and one of them is asked for until the new one comes", m.tagged),
-		Arms: []string{varnish, millrace}, Task: m.purge, Decide: []string{purgeTime, seen},
-	}
-	if env.Mode == record.Full {
-		p.Workloads = append(hits, cold, purged,
-			trial.Workload{
-				Name: "private", About: fmt.Sprintf("%d clients ask at once for what must not be kept, and do so again", privateClients),
-				Task: m.private, Decide: []string{slowest, second},
-			},
-			trial.Workload{
-				Name: "follow", About: fmt.Sprintf("one asks for what is being sent to another, for %v", streaming),
-				Task: m.follow, Decide: []string{firstByte, asked},
-			},
-			trial.Workload{
-				Name: "stale", About: fmt.Sprintf("%d clients ask at once for what is too old and may be served while it is fetched anew", staleClients),
-				Task: m.stale, Decide: []string{slowest, asked},
-			},
-			trial.Workload{
-				Name: "ever new", About: fmt.Sprintf("%d URLs of 1 KB, each asked for once, with a budget of %d MiB", m.urls, memory),
-				Arms: []string{varnish, millrace}, Task: m.everNew, Decide: []string{peak, "cpu_ns"},
-			},
-		)
-	} else {
-		p.Slot, p.Warmup = 250*time.Millisecond, 50*time.Millisecond
-		p.Workloads = []trial.Workload{hits[0], cold, purged}
-	}
-	// No more blocks than can give a verdict at all: every restart is one
-	// finding, and every workload has two figures.
-	p.Blocks = []int{stats.FewestBlocks(2*len(p.Workloads), stats.Rule{Delta: p.Delta})}
-	return p
-}
-
-// hits are the workloads of one answer that is stored.
-func hits() []trial.Workload {
-	var all []trial.Workload
-	for _, size := range []struct {
-		name  string
-		bytes int
-	}{{"40 B", MinSize}, {"32 KB", 32 << 10}} {
-		o := Object{Path: "/hit", Size: size.bytes}
-		for _, n := range []int{50, 1000} {
-			all = append(all, trial.Workload{
-				Name: fmt.Sprintf("hit %s, %d", size.name, n), About: fmt.Sprintf("JSON of %s that is stored, %d connections, closed loop", size.name, n),
-				Load: load.Config{Paths: []string{o.Target()}, Connections: n, Threads: 1, Sources: 4},
-			})
-		}
-	}
-	return all
-}
-
-// hitPaths are what the hits ask for, so that a cache that has just started has
-// stored it.
-func hitPaths() []string {
-	var paths []string
-	for _, w := range hits() {
-		if path := w.Load.Paths[0]; !slices.Contains(paths, path) {
-			paths = append(paths, path)
-		}
-	}
-	return paths
-}
-
-// answer is about the hits, and about who waits.
-func answer(res *record.Result) string {
-	var parts []string
-	for _, w := range hits() {
-		if v, ok := experiment.VerdictOn(res, millrace, nginx, w.Name, "cpu_ns"); ok {
-			parts = append(parts, fmt.Sprintf("%s on %q", experiment.Difference(v), w.Name))
-		}
-	}
-	if len(parts) == 0 {
-		return ""
-	}
-	s := "CPU time of millrace against nginx's: " + experiment.List(parts)
-	if v := experiment.MedianOf(res, millrace, "purged", seen); v > 0 {
-		s += fmt.Sprintf("; a purge is seen after %s", experiment.Duration(v))
-	}
-	return s
 }

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	experiment "millrace/lab/experiment/former"
+	"millrace/lab/experiment"
 	"millrace/lab/record"
 	"millrace/lab/trial"
 )
@@ -75,7 +75,7 @@ func start(t *testing.T, lies bool) (*measurement, trial.TaskSlot) {
 	}
 	t.Cleanup(func() { _ = target.Close() })
 	in := &trial.Instance{URL: map[string]string{"": server.URL + "/"}}
-	return &measurement{api: api, tagged: 1000, urls: 400}, trial.TaskSlot{
+	return &measurement{api: api}, trial.TaskSlot{
 		Arm: "plain", URL: in.URL[""], Instance: in, Target: target, Random: rand.New(rand.NewPCG(1, 2)), Window: func(bool) {},
 	}
 }
@@ -83,49 +83,33 @@ func start(t *testing.T, lies bool) (*measurement, trial.TaskSlot) {
 // TestTasks: what is known of a cache that joins requests is found.
 func TestTasks(t *testing.T) {
 	m, slot := start(t, false)
-	got, err := m.cold(t.Context(), slot)
-	if err != nil || got.Done != coldClients || got.Failed != 0 || got.Values[asked] != 1 || got.Values[slowest] < float64(slow) {
+	got, err := m.cold(t.Context(), slot, experiment.Workload{Connections: 100})
+	if err != nil || got.Done != 100 || got.Failed != 0 || got.Values["asked"] != 1 || got.Values["slowest_ns"] < float64(slow) {
 		t.Errorf("cold: %+v, %v", got, err)
 	}
-	got, err = m.private(t.Context(), slot)
-	if err != nil || got.Done != 2*privateClients || got.Values[asked] != 2*privateClients {
+	got, err = m.private(t.Context(), slot, experiment.Workload{Connections: 50})
+	if err != nil || got.Done != 100 || got.Values["asked"] != 100 || got.Values["second_ns"] < float64(slow) {
 		t.Errorf("private: %+v, %v", got, err)
 	}
-	got, err = m.purge(t.Context(), slot)
-	if err != nil || got.Values[stored] != 1 || got.Values[purgeTime] <= 0 || got.Values[seen] < got.Values[purgeTime] {
+	got, err = m.purge(t.Context(), slot, experiment.Workload{Count: 1000})
+	if err != nil || got.Values["stored"] != 1 || got.Values["purge_ns"] <= 0 || got.Values["seen_ns"] < got.Values["purge_ns"] {
 		t.Errorf("purged: %+v, %v", got, err)
 	}
-	got, err = m.everNew(t.Context(), slot)
-	if err != nil || got.Done != 400 || m.api.Requests() < 400 {
+	before := m.api.Requests()
+	got, err = m.everNew(t.Context(), slot, experiment.Workload{Count: 400})
+	if err != nil || got.Done != 400 || m.api.Requests()-before != 400 || got.Values["peak_rss_bytes"] <= 0 {
 		t.Errorf("ever new: %+v, %v", got, err)
+	}
+	got, err = m.follow(t.Context(), slot, experiment.Workload{Connections: 2})
+	if err != nil || got.Done != 2 || got.Values["asked"] != 1 || got.Values["first_byte_ns"] <= 0 {
+		t.Errorf("follow: %+v, %v", got, err)
 	}
 }
 
 // TestWrongAnswers: a cache that answers with something else is found out.
 func TestWrongAnswers(t *testing.T) {
 	m, slot := start(t, true)
-	if got, err := m.purge(t.Context(), slot); err == nil || !strings.Contains(err.Error(), "is not the API's") {
+	if got, err := m.purge(t.Context(), slot, experiment.Workload{Count: 1000}); err == nil || !strings.Contains(err.Error(), "is not the API's") {
 		t.Errorf("%+v, %v", got, err)
-	}
-}
-
-func TestPlan(t *testing.T) {
-	for _, mode := range []record.Mode{record.Quick, record.Full} {
-		m := &measurement{}
-		p := m.newPlan([]trial.Arm{{Name: nginx}, {Name: varnish}, {Name: millrace}}, experiment.Env{Mode: mode})
-		if err := p.Check(); err != nil {
-			t.Error(err)
-		}
-		known := map[string]bool{"cpu_ns": true, "requests_per_second": true}
-		for _, metric := range p.Metrics {
-			known[metric.Key] = true
-		}
-		for _, w := range p.Workloads {
-			for _, key := range w.Decide {
-				if !known[key] {
-					t.Errorf("%s: the metric %s is not declared", w.Name, key)
-				}
-			}
-		}
 	}
 }

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"strconv"
 	"time"
 
-	experiment "millrace/lab/experiment/former"
+	"millrace/lab/experiment"
+	"millrace/lab/trial"
 )
 
 const (
@@ -23,9 +24,8 @@ const (
 	refreshTime = 500 * time.Millisecond
 )
 
-// semanticsFinding is what an arm does in the cases that a load does not show.
-type semanticsFinding struct {
-	arm      string
+// semantics is what an arm does in the cases that a load does not show.
+type semantics struct {
 	stampede int    // clients that asked for one URL at once
 	reached  uint64 // of these questions, how many came to the API
 	right    int    // of the clients, how many got the right answer
@@ -37,77 +37,77 @@ type semanticsFinding struct {
 	wrong              bool // any wrong answer in all of this
 }
 
-// measureSemantics asks all arms at the same time: nothing here is a question
-// of speed, and each arm has an API of its own.
-func (r *cacheRun) measureSemantics(ctx context.Context) error {
-	found := make([]semanticsFinding, len(r.arms))
-	errs := make([]error, len(r.arms))
-	var all sync.WaitGroup // of one goroutine for each arm
-	for i, arm := range r.arms {
-		all.Go(func() { found[i], errs[i] = r.semantics(ctx, arm) })
+// cells are those of a table.
+func (s semantics) cells() []string {
+	wrong := "none"
+	if s.wrong {
+		wrong = "yes"
 	}
-	all.Wait()
-	if err := ctx.Err(); err != nil {
-		return err
+	return []string{
+		fmt.Sprintf("%d of %d", s.reached, s.stampede), strconv.Itoa(s.right), s.expiry,
+		experiment.FirstLine(s.young), experiment.FirstLine(s.old), experiment.FirstLine(s.unseen), wrong,
 	}
-	for i, arm := range r.arms {
-		if errs[i] != nil {
-			r.Note("%s was not asked about stampede, expiry and a dying API: %v", arm.name, errs[i])
-			continue
-		}
-		r.sub = append(r.sub, found[i])
-	}
-	return nil
 }
 
-func (r *cacheRun) semantics(ctx context.Context, arm *cacheArm) (s semanticsFinding, err error) {
-	s = semanticsFinding{arm: arm.name, stampede: r.runPlan.stampede}
-	in, err := r.start(ctx, arm, upstreamSetting{delay: apiDelay, expiry: semanticExpiry})
+// semantics asks an arm all of this; one that cannot be asked is noted.
+func (a *api) semantics(ctx context.Context, slot trial.TaskSlot, w experiment.Workload) (trial.TaskResult, error) {
+	s := semantics{stampede: w.Count}
+	err := a.ask(ctx, slot.Arm, &s)
+	switch {
+	case ctx.Err() != nil:
+		return trial.TaskResult{}, ctx.Err()
+	case err != nil:
+		a.Note("%s was not asked about stampede, expiry and a dying API: %v", slot.Arm, err)
+	default:
+		a.mu.Lock()
+		a.found[slot.Arm] = s
+		a.mu.Unlock()
+	}
+	return trial.TaskResult{Done: 1}, nil
+}
+
+func (a *api) ask(ctx context.Context, arm string, s *semantics) (err error) {
+	in, err := a.start(ctx, arm, setting{delay: apiDelay, expiry: semanticExpiry})
 	if err != nil {
-		return s, err
+		return err
 	}
 	stopped := false // the API, by us
 	defer func() {
-		stopErr := in.service.Stop()
-		if in.service != in.api && !stopped {
-			stopErr = errors.Join(stopErr, in.api.Stop())
+		if in.front != in.api {
+			err = errors.Join(err, in.front.Stop())
 		}
-		err = errors.Join(err, stopErr)
+		if !stopped {
+			err = errors.Join(err, in.api.Stop())
+		}
 	}()
 	client := newChecker(in, true)
 	defer client.close()
 	if err := s.askStampede(ctx, in, client); err != nil {
-		return s, err
+		return err
 	}
 	if err := client.set(ctx, "delay="+semanticDelay.String()); err != nil {
-		return s, err
+		return err
 	}
 	if err := s.askExpiry(ctx, client); err != nil {
-		return s, err
+		return err
 	}
 	stopped = true
-	return s, s.askDying(ctx, in, client)
+	return s.askDying(ctx, in, client)
 }
 
 // askStampede has many clients ask for one URL that nobody has asked for yet.
-func (s *semanticsFinding) askStampede(ctx context.Context, in *runningArm, counter *checker) error {
+func (s *semantics) askStampede(ctx context.Context, in *service, counter *checker) error {
 	before, err := counter.count(ctx)
 	if err != nil {
 		return err
 	}
 	grades := make([]grade, s.stampede)
-	start := make(chan struct{})
-	var all sync.WaitGroup // of one goroutine for each client
-	for i := range grades {
-		all.Go(func() {
-			client := newChecker(in, false)
-			defer client.close()
-			<-start
-			grades[i], _, _ = client.ask(ctx, "/stampede/", 0)
-		})
-	}
-	close(start)
-	all.Wait()
+	_ = experiment.Each(len(grades), len(grades), func(i int) error { // it reports none
+		client := newChecker(in, false)
+		defer client.close()
+		grades[i], _, _ = client.ask(ctx, "/stampede/", 0)
+		return nil
+	})
 	after, err := counter.count(ctx)
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ func (s *semanticsFinding) askStampede(ctx context.Context, in *runningArm, coun
 
 // askExpiry sees whether an answer is kept, and what comes when it is too old
 // and the API has another.
-func (s *semanticsFinding) askExpiry(ctx context.Context, client *checker) error {
+func (s *semantics) askExpiry(ctx context.Context, client *checker) error {
 	const page = "/expiry/"
 	stored := time.Now()
 	if g, status, _ := client.ask(ctx, page, 0); g != gradeRight {
@@ -173,7 +173,7 @@ func expiryText(kept, first, second grade) string {
 }
 
 // askDying stops the API and asks for what is young, old and unknown.
-func (s *semanticsFinding) askDying(ctx context.Context, in *runningArm, client *checker) error {
+func (s *semantics) askDying(ctx context.Context, in *service, client *checker) error {
 	const page = "/dying/"
 	if g, status, _ := client.ask(ctx, page, 0); g != gradeRight {
 		s.young = fmt.Sprintf("no right answer while it lived (status %d)", status)

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"io"
@@ -14,6 +13,8 @@ import (
 	"net/url"
 	"sync"
 	"time"
+
+	"millrace/lab/experiment"
 )
 
 // pageURL is the i-th of the URLs that are asked about.
@@ -64,13 +65,13 @@ func gradeAnswer(status int, body []byte, want string) grade {
 	return gradeRight
 }
 
-// gradeCounts counts answers by their worth.
-type gradeCounts struct {
+// grades counts answers by their worth.
+type grades struct {
 	right, wrong, failed, none int
 	first                      string // the first wrong one, in words
 }
 
-func (c *gradeCounts) add(g grade, page string, body []byte) {
+func (c *grades) add(g grade, page string, body []byte) {
 	switch g {
 	case gradeRight:
 		c.right++
@@ -87,21 +88,21 @@ func (c *gradeCounts) add(g grade, page string, body []byte) {
 }
 
 // checked is how many answers came.
-func (c *gradeCounts) checked() int { return c.right + c.wrong + c.failed }
+func (c *grades) checked() int { return c.right + c.wrong + c.failed }
 
 // A checker asks one instance and looks at bodies. It keeps one connection,
 // so that a service with several workers answers from the same one, unless it
 // was made to change them.
 type checker struct {
 	http *http.Client
-	in   *runningArm
+	in   *service
 }
 
 // maxBody is more than any answer has that could be right.
 const maxBody = 64 << 10
 
 // newChecker makes a client. Call close when done.
-func newChecker(in *runningArm, keep bool) *checker {
+func newChecker(in *service, keep bool) *checker {
 	return &checker{in: in, http: &http.Client{
 		Timeout:   requestTimeout,
 		Transport: &http.Transport{DisableKeepAlives: !keep, Proxy: nil, DisableCompression: true},
@@ -181,7 +182,7 @@ const checkPause = 10 * time.Millisecond
 
 // beside asks random pages until ctx ends. It is called in a goroutine of its
 // own, and the caller waits for it.
-func (c *checker) beside(ctx context.Context, random *rand.Rand) (checks gradeCounts) {
+func (c *checker) beside(ctx context.Context, random *rand.Rand) (checks grades) {
 	pause := time.NewTicker(checkPause)
 	defer pause.Stop()
 	for {
@@ -200,32 +201,22 @@ func (c *checker) beside(ctx context.Context, random *rand.Rand) (checks gradeCo
 }
 
 // sweep asks every page once from several connections.
-func (c *checker) sweep(ctx context.Context) gradeCounts {
+func (c *checker) sweep(ctx context.Context) grades {
 	const hands = 8
-	var all gradeCounts
-	var mu sync.Mutex // guards all
-	pages := make(chan int)
-	var group sync.WaitGroup // of hands goroutines, which end with the pages
-	for range hands {
-		group.Go(func() {
-			for i := range pages {
-				g, _, body := c.ask(ctx, pageURL(i), 0)
-				mu.Lock()
-				all.add(g, pageURL(i), body)
-				mu.Unlock()
-			}
-		})
-	}
-	for i := range urlCount {
-		pages <- i
-	}
-	close(pages)
-	group.Wait()
+	var all grades
+	var mu sync.Mutex                                        // guards all
+	_ = experiment.Each(urlCount, hands, func(i int) error { // it reports none
+		g, _, body := c.ask(ctx, pageURL(i), 0)
+		mu.Lock()
+		defer mu.Unlock()
+		all.add(g, pageURL(i), body)
+		return nil
+	})
 	return all
 }
 
 // pages asks for every page once over the client's one connection.
-func (c *checker) pages(ctx context.Context) (checks gradeCounts) {
+func (c *checker) pages(ctx context.Context) (checks grades) {
 	for i := range urlCount {
 		if ctx.Err() != nil {
 			break
@@ -237,13 +228,10 @@ func (c *checker) pages(ctx context.Context) (checks gradeCounts) {
 }
 
 // merge adds other checks.
-func (c *gradeCounts) merge(o gradeCounts) {
+func (c *grades) merge(o grades) {
 	c.right += o.right
 	c.wrong += o.wrong
 	c.failed += o.failed
 	c.none += o.none
 	c.first = cmp.Or(c.first, o.first)
 }
-
-// errLoadOver is why a context ended that was ended on purpose.
-var errLoadOver = errors.New("the load is over")

@@ -1,180 +1,244 @@
-// Package images has the experiments about image servers. pgo-proof is a program
-// built with a profile and without. images is photographs converted to WebP by
-// millrace when they are asked for, and by vips and cwebp as commands; then what
-// is ready, a crowd, conversions in a row, and what is refused.
+// Package images is what of the experiment images is code: photographs that are
+// converted by commands and by servers, a crowd that asks at once, and conversions
+// in a row.
 package images
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"path"
+	"io"
+	"net"
+	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
-	experiment "millrace/lab/experiment/former"
+	"millrace/lab/experiment"
 	"millrace/lab/record"
-	"millrace/lab/stats"
+	"millrace/lab/subject"
 	"millrace/lab/trial"
 )
 
 const (
-	// delta is the smallest effect that counts.
-	delta = 0.05
-	// quickBlocks are those of a quick run: enough to see that it works, too few
-	// for a verdict.
-	quickBlocks = 2
+	// commandTimeout is how long a command, or a visitor, may take: ten seconds longer
+	// than the most that millrace's images.wait takes.
+	commandTimeout = 40 * time.Second
+	// settle is how long a server rests before and after its work: what a start
+	// still has to do is not part of it, what an answer leaves to do is.
+	settle = 300 * time.Millisecond
+	// idle is how long a server rests until its workers, which end after 3 s without
+	// work, are gone.
+	idle = 4 * time.Second
+	// look is how often memory is read.
+	look = 50 * time.Millisecond
+	// asked is how often an image is asked for until it is answered as it will be
+	// from then on.
+	asked = 3
+	// maxBody is more than any image of a run has.
+	maxBody = 64 << 20
+	// statusHeader is where millrace says what it sent.
+	statusHeader = "Millrace-Image"
+	millrace     = "millrace"
 )
 
-// Experiment is what the lab lists.
-func Experiment() experiment.Experiment {
-	return experiment.Experiment{
-		Name:  "images",
-		Title: "photographs converted to WebP: millrace, vips and cwebp; what is ready, a crowd, memory",
-		Question: "What does a conversion cost in CPU time, memory and bytes, what does it cost to send what is ready, " +
-			"and what happens when many ask at once or for what is refused?",
-		Claim: "Millrace with the engine tools converts a folder of photographs for less than 0.6 of the CPU time of vips, " +
-			"holds no more memory after it, and sends what is ready for less than nginx does.",
-		Rule: "In each block every server is started anew, with nothing converted, and does every workload once, in random order; a command is " +
-			"started for each photograph. An arm differs from another in a figure when the sign-flip permutation test over restarts gives p < 0.01 " +
-			"after Holm's adjustment over all figures and workloads and the interval reaches beyond ±5 %, which is the smallest effect that counts; it is " +
-			"equal when the whole interval lies within ±5 %; else it is undecided. A quick run has too few blocks for a verdict. " +
-			"A photograph that is not converted is a failure; the result is void when there are failures.",
-		Selects: true,
-		Run:     run,
-	}
-}
-
-// A measurement is one run of the experiment.
+// measurement is one run of the experiment.
 type measurement struct {
-	*experiment.Stage
-	*experiment.Servers
-	size
-	photos      []photograph       // in the folder of the site
-	ready       map[string][]byte  // what is answered, by path
-	answers     string             // the folder in which these are files
-	crops       []string           // names in the site
-	burstImages []string           // likewise
-	changes     int                // of the crops
-	commands    map[string]command // by arm
-	samples     map[sample]string  // the file of each distinct WebP
+	*experiment.Run
+	photos      []photograph      // in the folder of the site
+	crops       []string          // names in the site, of images that change
+	burstImages []string          // likewise, of images that are asked for at once
+	changes     int               // of the crops
+	ready       map[string][]byte // what is answered, by path
+	samples     map[sample]string // the file of each distinct WebP
 }
 
-// size is how much there is of everything.
-type size struct {
-	quick   bool
-	crops   int // images that change
-	passes  int // over these
-	clients int // of the burst
-	burst   int // images of the burst
-	each    int // requests of a client
-	alone   time.Duration
-	idle    time.Duration
-}
+// sample is one WebP of a photograph.
+type sample struct{ arm, photo, hash string }
 
-// sizeFor is that of a mode. A server rests until its workers, which end after 3
-// s without work, are gone.
-func sizeFor(mode record.Mode) size {
-	if mode == record.Full {
-		return size{crops: 40, passes: 4, clients: 64, burst: 20, each: 5, alone: 3 * time.Second, idle: 4 * time.Second}
+// Hooks are those of the experiment.
+func Hooks(r *experiment.Run) experiment.Hooks {
+	m := &measurement{Run: r, ready: map[string][]byte{}, samples: map[sample]string{}}
+	h := experiment.Hooks{
+		Prepare: m.prepare,
+		Tasks:   map[string]experiment.Task{"folder": m.folder, "crowd": m.burst, "row": m.row},
+		Start:   map[string]func(context.Context) (*trial.Instance, error){millrace: m.readied},
+		Report:  func() { m.Res.Tables = append(m.Res.Tables, m.photoTable()) },
 	}
-	return size{quick: true, crops: 8, passes: 2, clients: 8, burst: 4, each: 2, alone: time.Second, idle: 4 * time.Second}
+	if !r.Quick {
+		h.After = m.quality
+	}
+	return h
 }
 
-func run(ctx context.Context, env experiment.Env, res *record.Result) error {
-	m := &measurement{
-		Stage:   experiment.NewStage(env, res),
-		Servers: &experiment.Servers{Env: env, Site: filepath.Join(env.Work, "site")},
-		size:    sizeFor(env.Mode), commands: map[string]command{}, samples: map[sample]string{}, ready: map[string][]byte{},
-	}
-	m.answers = filepath.Join(env.Work, "answers")
-	if err := m.prepare(); err != nil {
+// prepare makes the site, and the files that nginx serves: what millrace answers.
+func (m *measurement) prepare(ctx context.Context) error {
+	m.Fields["Answers"] = filepath.Join(m.Env.Work, "answers")
+	if err := m.writePhotos(); err != nil {
 		return err
 	}
-	arms := m.arms(ctx)
-	workloads, err := choose(m.workloads(), env.Only)
+	if err := os.MkdirAll(m.Fields["Answers"], 0o755); err != nil {
+		return fmt.Errorf("making a folder for nginx: %w", err)
+	}
+	in, err := m.readied(ctx)
+	if errors.Is(err, experiment.ErrNoMillrace) || errors.As(err, new(subject.Missing)) {
+		return nil // it says so itself
+	}
 	if err != nil {
 		return err
 	}
-	if err := m.convertReady(ctx, arms); err != nil {
-		return err
+	for name, body := range m.ready {
+		err = errors.Join(err, writeOld(filepath.Join(m.Fields["Answers"], name), body))
 	}
-	m.Built()
-	err = trial.Run(ctx, m.newPlan(arms, workloads, env), res, m.Part(0, 1, 0))
-	res.Tables = append(res.Tables, experiment.Beside(res, millrace, embedded), m.photoTable())
-	if err == nil && ctx.Err() == nil && !m.quick {
-		err = m.quality(ctx, res)
-	}
-	res.Answer = answer(res)
-	return err
+	return errors.Join(err, in.Stop())
 }
 
-// errNoWorkload is why nothing is measured.
-var errNoWorkload = errors.New("there is no workload")
+// readied starts millrace and has it convert what is served ready.
+func (m *measurement) readied(ctx context.Context) (*trial.Instance, error) {
+	in, err := m.Start(ctx, millrace)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.askReady(ctx, in.URL[""]); err != nil {
+		return nil, errors.Join(err, in.Stop())
+	}
+	return in, nil
+}
 
-// choose are the workloads that patterns name, or all.
-func choose(all []trial.Workload, only []string) (chosen []trial.Workload, err error) {
-	var names []string
-	for _, w := range all {
-		names = append(names, w.Name)
-		wanted := len(only) == 0
-		for _, p := range only {
-			ok, err := path.Match(p, w.Name)
+// errBytes is why what is ready cannot be compared.
+var errBytes = errors.New("it is sent with other bytes than before")
+
+// askReady asks for what is served ready. The bytes are the same each time.
+func (m *measurement) askReady(ctx context.Context, url string) error {
+	client := newClient()
+	defer client.CloseIdleConnections()
+	for _, r := range readyPhotos() {
+		for range asked {
+			got, err := ask(ctx, client, url+r.path()[1:])
 			if err != nil {
-				return nil, fmt.Errorf("reading the pattern %q: %w", p, err)
+				return err
 			}
-			wanted = wanted || ok
-		}
-		if wanted {
-			chosen = append(chosen, w)
+			if !got.webp {
+				return fmt.Errorf("%s is sent as the original: %s", r.path(), got.why)
+			}
+			if was, known := m.ready[r.path()]; known && !bytes.Equal(was, got.body) {
+				return fmt.Errorf("%s: %w", r.path(), errBytes)
+			}
+			m.ready[r.path()] = got.body
 		}
 	}
-	if len(chosen) == 0 {
-		return nil, fmt.Errorf("%w %q, only %s", errNoWorkload, strings.Join(only, " "), strings.Join(names, ", "))
-	}
-	return chosen, nil
+	return nil
 }
 
-// newPlan is what is measured. A full run has no budget: a block with all its
-// conversions takes some two minutes, however few are left for it.
-func (m *measurement) newPlan(arms []trial.Arm, workloads []trial.Workload, env experiment.Env) trial.Plan {
-	p := trial.Plan{
-		Arms: arms, Workloads: workloads, Metrics: metrics(), Decide: []string{"cpu_ns", "requests_per_second"},
-		Also: []trial.Pair{
-			{Arm: millrace, Baseline: cwebp},
-			{Arm: millrace, Baseline: cwebpFast},
-			{Arm: embedded, Baseline: cwebp},
-			{Arm: embedded, Baseline: cwebpFast},
-			{Arm: millrace, Baseline: nginx},
-			{Arm: strict, Baseline: nginx},
+// answered is what a client gets.
+type answered struct {
+	webp bool
+	why  string // it is not
+	body []byte
+}
+
+// newClient is a client with connections of its own.
+func newClient() *http.Client {
+	return &http.Client{Timeout: commandTimeout, Transport: &http.Transport{}}
+}
+
+// ask asks for an image as a browser that takes WebP.
+func ask(ctx context.Context, client *http.Client, url string) (a answered, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return a, fmt.Errorf("asking for a picture: %w", err)
+	}
+	req.Header.Set("Accept", "image/webp")
+	resp, err := client.Do(req)
+	if err != nil {
+		return a, fmt.Errorf("asking for a picture: %w", err)
+	}
+	defer resp.Body.Close()
+	if a.body, err = io.ReadAll(io.LimitReader(resp.Body, maxBody)); err != nil {
+		return a, fmt.Errorf("reading %s: %w", url, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return a, fmt.Errorf("%s answers %s: %.200s", url, resp.Status, a.body)
+	}
+	a.webp, a.why = resp.Header.Get("Content-Type") == "image/webp", resp.Header.Get(statusHeader)
+	return a, nil
+}
+
+// conversions is millrace's own count.
+type conversions struct {
+	Running   int    `json:"running"`
+	Waiting   int    `json:"waiting"`
+	Converted uint64 `json:"converted"`
+	Failed    uint64 `json:"failed"`
+	Shed      uint64 `json:"shed"`
+}
+
+// count asks millrace's admin socket for the conversions of all routes.
+func count(ctx context.Context, socket string) (sum conversions, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("asking how many pictures are converted: %w", err)
+		}
+	}()
+	client := &http.Client{Timeout: commandTimeout, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", strings.TrimPrefix(socket, "unix:"))
 		},
-		Placebo: millrace, Delta: delta, PerRestart: 1, Seed: env.Seed,
-		Slot: time.Second, Warmup: 200 * time.Millisecond,
+	}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/images/", nil)
+	if err != nil {
+		return sum, err
 	}
-	if m.quick {
-		p.Blocks, p.Slot, p.Warmup, p.Budget = []int{quickBlocks}, 250*time.Millisecond, 50*time.Millisecond, m.Left()
-		return p
+	resp, err := client.Do(req)
+	if err != nil {
+		return sum, err
 	}
-	// No more blocks than can give a verdict at all: every restart is one finding.
-	p.Blocks = []int{stats.FewestBlocks(2*len(workloads), stats.Rule{Delta: p.Delta})}
-	return p
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return sum, errors.New("it answers " + resp.Status)
+	}
+	var routes map[string]conversions
+	err = json.NewDecoder(io.LimitReader(resp.Body, maxBody)).Decode(&routes)
+	for _, r := range routes {
+		sum.Running += r.Running
+		sum.Waiting += r.Waiting
+		sum.Converted += r.Converted
+		sum.Failed += r.Failed
+		sum.Shed += r.Shed
+	}
+	return sum, err
 }
 
-// answer is about the folder, and about what is ready.
-func answer(res *record.Result) string {
-	var parts []string
-	for _, c := range []struct{ arm, baseline, workload, metric, text string }{
-		{millrace, vips, folder, perMegapixel, "the folder with the engine tools, against vips"},
-		{embedded, vips, folder, perMegapixel, "the folder with the engine embedded, against vips"},
-		{millrace, nginx, readyName("20k"), "cpu_ns", "a WebP of 20 KB that is ready, against nginx"},
-	} {
-		if v, ok := experiment.VerdictOn(res, c.arm, c.baseline, c.workload, c.metric); ok {
-			parts = append(parts, fmt.Sprintf("%s on %s", experiment.Difference(v), c.text))
+// fail counts failures, and keeps why the first of them was one.
+func fail(got *trial.TaskResult, why string) {
+	if got.Failed == 0 {
+		got.FirstFailure = why
+	}
+	got.Failed++
+}
+
+// watch reads the memory of a target until the function that it returns is
+// called, which says what the most was.
+func watch(target *record.Target) (stop func() (most uint64, err error)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	var readings []record.Reading
+	var problem error
+	go func() { // ends with stop, which waits for it
+		defer close(ended)
+		readings, problem = target.Watch(ctx, look, nil)
+	}()
+	return func() (most uint64, err error) {
+		cancel()
+		<-ended
+		for _, r := range readings {
+			most = max(most, r.RSS)
 		}
+		return most, problem
 	}
-	if len(parts) == 0 {
-		return ""
-	}
-	return "CPU time of millrace: " + experiment.List(parts)
 }

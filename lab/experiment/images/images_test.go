@@ -17,7 +17,7 @@ import (
 	"strings"
 	"testing"
 
-	experiment "millrace/lab/experiment/former"
+	"millrace/lab/experiment"
 	"millrace/lab/record"
 	"millrace/lab/trial"
 )
@@ -45,37 +45,12 @@ func encoded(t *testing.T, w, h int, grey bool) []byte {
 func TestDescribe(t *testing.T) {
 	plain := encoded(t, 80, 50, false)
 	p, err := describe(plain)
-	if err != nil || p.kind != "baseline 4:2:0" || p.width != 80 || p.height != 50 || p.megapixels != 0.004 || p.profile || p.bytes != int64(len(plain)) {
+	if err != nil || p.width != 80 || p.height != 50 || p.megapixels != 0.004 || p.bytes != int64(len(plain)) {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if p, err := describe(encoded(t, 8, 8, true)); err != nil || p.kind != "baseline, grey" {
-		t.Errorf("%+v, %v", p, err)
+	if p, err := describe([]byte("no picture")); err == nil {
+		t.Errorf("%+v", p)
 	}
-	// A profile before the frame, and the frame said to be a progressive 4:4:4.
-	segment := []byte("\xff\xe2\x00\x10ICC_PROFILE\x00\x01\x01")
-	profiled := slices.Concat(plain[:2], segment, plain[2:])
-	if p, err := describe(profiled); err != nil || !p.profile {
-		t.Errorf("%+v, %v", p, err)
-	}
-	frame := bytes.Index(plain, []byte{0xff, 0xc0})
-	other := slices.Clone(plain)
-	other[frame+1], other[frame+11] = 0xc2, 0x11
-	if text, _, err := kind(other); err != nil || text != "progressive 4:4:4" {
-		t.Errorf("%q, %v", text, err)
-	}
-	for _, bad := range [][]byte{nil, plain[:2], plain[:frame+8], []byte("\xff\xd8\x00\x00\x00\x00")} {
-		if text, _, err := kind(bad); err == nil {
-			t.Errorf("%d bytes are %q", len(bad), text)
-		}
-	}
-}
-
-func FuzzKind(f *testing.F) {
-	f.Add([]byte("\xff\xd8\xff\xe2\x00\x10ICC_PROFILE\x00\x01\x01\xff\xc2\x00\x11\x08\x00\x10\x00\x10\x03\x01\x22\x00\x02\x11\x01\x03\x11\x01"))
-	f.Fuzz(func(_ *testing.T, data []byte) {
-		_, _, _ = kind(data) // must not panic
-		pictureBytes(data)
-	})
 }
 
 func TestPictureBytes(t *testing.T) {
@@ -138,60 +113,19 @@ func TestMakeSmall(t *testing.T) {
 	}
 }
 
-func TestPlan(t *testing.T) {
-	for _, mode := range []record.Mode{record.Quick, record.Full} {
-		m := &measurement{size: sizeFor(mode), Stage: experiment.NewStage(experiment.Env{Mode: mode}, &record.Result{})}
-		var arms []trial.Arm
-		for _, name := range []string{vips, cwebp, cwebpFast, nginx, millrace, embedded, strict} {
-			arms = append(arms, trial.Arm{Name: name})
-		}
-		p := m.newPlan(arms, m.workloads(), experiment.Env{Mode: mode})
-		if err := p.Check(); err != nil {
-			t.Error(err)
-		}
-		known := map[string]bool{"cpu_ns": true, "requests_per_second": true}
-		for _, metric := range p.Metrics {
-			known[metric.Key] = true
-		}
-		for _, w := range p.Workloads {
-			for _, key := range w.Decide {
-				if !known[key] {
-					t.Errorf("%s: the metric %s is not declared", w.Name, key)
-				}
-			}
-			if w.Task == nil {
-				w.Load.URL = "http://127.0.0.1:1/"
-				if err := w.Load.Check(); err != nil {
-					t.Errorf("%s: %v", w.Name, err)
-				}
-			}
-		}
-	}
-}
-
-func TestChoose(t *testing.T) {
-	all := (&measurement{size: sizeFor(record.Full)}).workloads()
-	if got, err := choose(all, nil); err != nil || len(got) != len(all) {
-		t.Errorf("%d of %d, %v", len(got), len(all), err)
-	}
-	if got, err := choose(all, []string{"ready *", folder}); err != nil || len(got) != 4 {
-		t.Errorf("%d, %v", len(got), err)
-	}
-	for _, bad := range []string{"convert", "["} {
-		if got, err := choose(all, []string{bad}); err == nil {
-			t.Errorf("%q is %d workloads", bad, len(got))
-		}
-	}
-}
-
-// fixture is a measurement of two small images, with their folder.
+// fixture is a measurement of two small images, with their folder, and of commands.
 func fixture(t *testing.T) *measurement {
 	t.Helper()
-	dir := t.TempDir()
-	m := &measurement{Servers: &experiment.Servers{Env: experiment.Env{Work: dir}, Site: dir}, samples: map[sample]string{}, commands: map[string]command{}}
+	spec := &experiment.Spec{Arms: []experiment.Arm{
+		{Name: "copy", Once: true, Run: "cp {in} {out}"}, {Name: "none", Once: true, Run: "ls /too-bad"},
+	}}
+	m := &measurement{Run: experiment.NewRun(experiment.Env{Work: t.TempDir()}, spec, &record.Result{}), ready: map[string][]byte{}, samples: map[sample]string{}}
+	if err := os.Mkdir(m.Site, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	for _, name := range []string{"a.jpg", "b.jpg"} {
 		data := encoded(t, 40, 30, name == "b.jpg")
-		if err := writeOld(filepath.Join(dir, name), data); err != nil {
+		if err := writeOld(filepath.Join(m.Site, name), data); err != nil {
 			t.Fatal(err)
 		}
 		p, err := describe(data)
@@ -208,21 +142,20 @@ func fixture(t *testing.T) *measurement {
 // once; one that fails is quoted.
 func TestCommand(t *testing.T) {
 	m := fixture(t)
-	m.commands["copy"] = command{name: "copy", args: []string{"cp", inFile, outFile}}
-	m.commands["none"] = command{name: "none", args: []string{"sh", "-c", "echo too bad >&2; exit 3"}}
+	command := &trial.Instance{Reports: true}
 	for range 2 {
-		got, err := m.folder(t.Context(), trial.TaskSlot{Arm: "copy"})
-		if err != nil || got.Done != 2 || got.Failed != 0 || got.Values[size80] != float64(m.photos[0].bytes+m.photos[1].bytes) {
+		got, err := m.folder(t.Context(), trial.TaskSlot{Arm: "copy", Instance: command}, experiment.Workload{})
+		if err != nil || got.Done != 2 || got.Failed != 0 || got.Values["webp_bytes"] != float64(m.photos[0].bytes+m.photos[1].bytes) {
 			t.Fatalf("%+v, %v", got, err)
 		}
-		if _, ok := got.Values[perMegapixel]; !ok {
+		if _, ok := got.Values["cpu_per_megapixel_ns"]; !ok {
 			t.Errorf("%v", got.Values)
 		}
 	}
 	if len(m.samples) != 2 {
 		t.Errorf("%d samples", len(m.samples))
 	}
-	if _, err := m.folder(t.Context(), trial.TaskSlot{Arm: "none"}); err == nil || !strings.Contains(err.Error(), "too bad") {
+	if _, err := m.folder(t.Context(), trial.TaskSlot{Arm: "none", Instance: command}, experiment.Workload{}); err == nil || !strings.Contains(err.Error(), "too-bad") {
 		t.Errorf("%v", err)
 	}
 }
@@ -257,31 +190,33 @@ func TestServer(t *testing.T) {
 		Arm: "x", URL: server.URL + "/", Target: target, Random: rand.New(rand.NewPCG(1, 2)), Window: func(bool) {},
 		Instance: &trial.Instance{URL: map[string]string{"": server.URL + "/"}},
 	}
-	got, err := m.folder(t.Context(), slot)
-	if err != nil || got.Done != 1 || got.Failed != 1 || !strings.Contains(got.FirstFailure, "converting") || got.Values[peak] <= 0 || got.Values[after] <= 0 {
+	got, err := m.folder(t.Context(), slot, experiment.Workload{})
+	if err != nil || got.Done != 1 || got.Failed != 1 || !strings.Contains(got.FirstFailure, "converting") || got.Values["peak_rss_bytes"] <= 0 || got.Values["after_rss_bytes"] <= 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	m.crops, m.size.passes = []string{"a.jpg"}, 2
-	got, err = m.row(t.Context(), slot)
-	if err != nil || got.Done != 2 || got.Failed != 0 || got.Values[growth] <= 0 {
+	m.crops = []string{"a.jpg"}
+	got, err = m.row(t.Context(), slot, experiment.Workload{Count: 1})
+	if err != nil || got.Done != 2 || got.Failed != 0 || got.Values["growth"] <= 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	m.burstImages, m.clients, m.each = []string{"a.jpg", "b.jpg"}, 2, 2
+	m.burstImages = []string{"a.jpg", "b.jpg"}
 	var crowd trial.TaskResult
-	values := m.askAll(t.Context(), slot.URL, &crowd)
-	if crowd.Done != 4 || crowd.Failed != 0 || values[originals] != 2 || values[slowest] <= 0 {
-		t.Errorf("%+v, %v", crowd, values)
+	m.askAll(t.Context(), slot.URL, experiment.Workload{Connections: 2, Count: 2}, &crowd)
+	if crowd.Done != 4 || crowd.Failed != 0 || crowd.Values["originals"] != 2 || crowd.Values["slowest_ns"] <= 0 {
+		t.Errorf("%+v", crowd)
 	}
 	if p99, err := small(t.Context(), slot.URL, 300_000_000); err != nil || p99 <= 0 {
 		t.Errorf("%v, %v", p99, err)
 	}
-	m.ready = map[string][]byte{}
-	if err := m.askReady(t.Context(), slot.Instance); err != nil || len(m.ready) != len(readyPhotos()) {
+	if err := m.askReady(t.Context(), slot.URL); err != nil || len(m.ready) != len(readyPhotos()) {
 		t.Errorf("%d, %v", len(m.ready), err)
 	}
 	m.ready[readyPhotos()[0].path()] = nil
-	if err := m.askReady(t.Context(), slot.Instance); err == nil {
+	if err := m.askReady(t.Context(), slot.URL); err == nil {
 		t.Error("other bytes are not found")
+	}
+	if rows := m.photoTable().Rows; len(rows) != 2 || rows[0][2] != "40 × 30" {
+		t.Errorf("%q", rows)
 	}
 }
 
@@ -317,7 +252,7 @@ func TestScores(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	m := &measurement{photos: []photograph{{name: "a.jpg"}, {name: "b.jpg"}}}
-	table := m.scoreTable(map[string]map[string]float64{vips: {"a.jpg": 72.5}})
+	table := m.scoreTable(map[string]map[string]float64{"vips": {"a.jpg": 72.5}})
 	if len(table.Rows) != 2 || table.Rows[0][1] != "72.50" || table.Rows[1][1] != "–" {
 		t.Errorf("%v", table.Rows)
 	}

@@ -12,8 +12,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
+
+	"millrace/lab/experiment"
+	"millrace/lab/record"
 )
 
 // photo is a photograph of one of Debian's packages of wallpapers.
@@ -70,18 +72,21 @@ func readyPhotos() []readyPhoto {
 }
 
 const (
-	// smallFile is what is asked for beside a burst, smallSize its bytes.
+	// smallFile is what is asked for beside a crowd, smallSize its bytes.
 	smallFile = "small.txt"
 	smallSize = 501
-	// burstFrom are the megapixels that an image of the burst has at least.
-	burstFrom = 4
+	// crowdFrom are the megapixels that an image of the crowd has at least.
+	crowdFrom = 4
 )
 
-// prepare makes the site: the photographs under several names, for each variant
+// writePhotos makes the site: the photographs under several names, for each variant
 // belongs to a name, and each workload has its own.
-func (m *measurement) prepare() error {
-	var err error
-	if m.photos, err = copyPhotos(m.Site, photos(), m.quick); err != nil {
+func (m *measurement) writePhotos() (err error) {
+	crowd, crops := 20, 40
+	if m.Quick {
+		crowd, crops = 4, 8
+	}
+	if m.photos, err = copyPhotos(m.Site, photos(), m.Quick); err != nil {
 		return err
 	}
 	for _, r := range readyPhotos() {
@@ -99,14 +104,14 @@ func (m *measurement) prepare() error {
 	var all, large []string
 	for _, p := range m.photos {
 		all = append(all, filepath.Join(m.Site, p.name))
-		if p.megapixels >= burstFrom {
+		if p.megapixels >= crowdFrom {
 			large = append(large, filepath.Join(m.Site, p.name))
 		}
 	}
-	if m.burstImages, err = spread(m.Site, large, m.size.burst, "crowd"); err != nil {
+	if m.burstImages, err = spread(m.Site, large, crowd, "crowd"); err != nil {
 		return err
 	}
-	m.crops, err = makeSmall(m.Site, all, m.size.crops)
+	m.crops, err = makeSmall(m.Site, all, crops)
 	return err
 }
 
@@ -116,12 +121,11 @@ var errNoPhotos = errors.New("photographs are missing; install Debian's packages
 
 // A photograph is one in the folder, and what it is.
 type photograph struct {
-	name, pkg, kind string
-	width, height   int
-	megapixels      float64
-	bytes           int64
-	profile         bool
-	hash            string
+	name, pkg     string
+	width, height int
+	megapixels    float64
+	bytes         int64
+	hash          string
 }
 
 // copyPhotos makes a folder with photographs in it, in a quick run with some.
@@ -157,62 +161,24 @@ func copyPhotos(dir string, list []photo, quick bool) ([]photograph, error) {
 // describe says what a JPEG is.
 func describe(data []byte) (photograph, error) {
 	c, err := jpeg.DecodeConfig(bytes.NewReader(data))
-	if err != nil {
-		return photograph{}, err
+	return photograph{
+		width: c.Width, height: c.Height, bytes: int64(len(data)), megapixels: float64(c.Width) * float64(c.Height) / 1e6, hash: hashOf(data),
+	}, err
+}
+
+// photoTable says what was converted.
+func (m *measurement) photoTable() record.Table {
+	t := record.Table{Title: "The photographs", Columns: []string{"name", "Debian's package", "pixels", "bytes"}}
+	for _, p := range m.photos {
+		t.Rows = append(t.Rows, []string{p.name, p.pkg, fmt.Sprintf("%d × %d", p.width, p.height), experiment.Count(int(p.bytes))})
 	}
-	p := photograph{
-		width: c.Width, height: c.Height, bytes: int64(len(data)),
-		megapixels: float64(c.Width) * float64(c.Height) / 1e6, hash: hashOf(data),
-	}
-	p.kind, p.profile, err = kind(data)
-	return p, err
+	return t
 }
 
 // hashOf names bytes.
 func hashOf(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:12])
-}
-
-// kind reads the segments of a JPEG up to its frame header (ISO/IEC 10918-1,
-// B.2.2): baseline or progressive, how colours are subsampled, and whether an
-// ICC profile stands before it (ICC.1, B.4).
-func kind(data []byte) (text string, profile bool, err error) {
-	for at := 2; at+4 <= len(data); {
-		marker, length := data[at+1], int(binary.BigEndian.Uint16(data[at+2:]))
-		segment := data[at+4 : min(len(data), at+2+max(2, length))]
-		switch {
-		case data[at] != 0xff:
-			return "", false, errors.New("a marker is missing")
-		case marker == 0xff:
-			at++
-			continue
-		case marker == 0xe2 && bytes.HasPrefix(segment, []byte("ICC_PROFILE\x00")):
-			profile = true
-		case marker >= 0xc0 && marker <= 0xc2:
-			text, err := frame(marker, segment)
-			return text, profile, err
-		}
-		at += 2 + length
-	}
-	return "", false, errors.New("there is no frame header")
-}
-
-// frame describes a frame header.
-func frame(marker byte, segment []byte) (string, error) {
-	if len(segment) < 6 || len(segment) < 6+3*int(segment[5]) {
-		return "", errors.New("the frame header is cut off")
-	}
-	words := []string{map[byte]string{0xc0: "baseline", 0xc1: "extended", 0xc2: "progressive"}[marker]}
-	if segment[5] == 1 {
-		return words[0] + ", grey", nil
-	}
-	// The luma's factors say all, where the other components have 1×1.
-	sampling, ok := map[byte]string{0x11: "4:4:4", 0x21: "4:2:2", 0x12: "4:4:0", 0x22: "4:2:0", 0x41: "4:1:1"}[segment[7]]
-	if !ok {
-		sampling = fmt.Sprintf("factors %#x", segment[7])
-	}
-	return strings.Join(append(words, sampling), " "), nil
 }
 
 // pictureBytes is what a WebP takes without its profile and metadata, which some
@@ -271,6 +237,15 @@ const (
 // cropSize is the size of the i-th crop.
 func cropSize(i int) (w, h int) {
 	return cropWidth + cropStep*(i%cropSizes), cropHeight + cropStep/2*(i%cropSizes)
+}
+
+// cropPixels are the megapixels of n crops.
+func cropPixels(n int) (sum float64) {
+	for i := range n {
+		w, h := cropSize(i)
+		sum += float64(w*h) / 1e6
+	}
+	return sum
 }
 
 // writeCrop writes the i-th crop of an image.

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 
-	experiment "millrace/lab/experiment/former"
 	"millrace/lab/record"
 )
 
@@ -29,7 +28,7 @@ var errScore = errors.New("computing SSIMULACRA2")
 // quality adds a table with the SSIMULACRA2 of each distinct WebP. That takes two
 // seconds of CPU and half a GB of memory for each megapixel, so what was computed
 // once for the same two files is kept. It comes after all that is timed.
-func (m *measurement) quality(ctx context.Context, res *record.Result) error {
+func (m *measurement) quality(ctx context.Context) error {
 	if len(m.samples) == 0 {
 		return nil
 	}
@@ -67,7 +66,7 @@ func (m *measurement) quality(ctx context.Context, res *record.Result) error {
 		}
 		scores[s.arm][s.photo] = v
 	}
-	res.Tables = append(res.Tables, m.scoreTable(scores))
+	m.Res.Tables = append(m.Res.Tables, m.scoreTable(scores))
 	return nil
 }
 
@@ -90,19 +89,6 @@ func (m *measurement) scoreTable(scores map[string]map[string]float64) record.Ta
 			row = append(row, fmt.Sprintf("%.2f", v))
 		}
 		t.Rows = append(t.Rows, row)
-	}
-	return t
-}
-
-// photoTable says what was converted.
-func (m *measurement) photoTable() record.Table {
-	t := record.Table{Title: "The photographs", Columns: []string{"name", "Debian's package", "pixels", "bytes", "kind", "ICC profile"}}
-	for _, p := range m.photos {
-		profile := "no"
-		if p.profile {
-			profile = "yes"
-		}
-		t.Rows = append(t.Rows, []string{p.name, p.pkg, fmt.Sprintf("%d × %d", p.width, p.height), experiment.Count(int(p.bytes)), p.kind, profile})
 	}
 	return t
 }

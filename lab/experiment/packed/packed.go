@@ -77,7 +77,7 @@ func starts(ctx context.Context, r *experiment.Run, arm string, count int) (got 
 func start(ctx context.Context, r *experiment.Run, arm string) (took time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	cmd, address, leave, err := r.Ready(ctx, arm)
+	cmd, address, leave, err := r.Ready(ctx, arm, nil)
 	if err != nil {
 		return 0, err
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"millrace/cmd/millrace/internal/cli"
-	"millrace/lab/experiment/images"
+	"millrace/lab/experiment/proof"
 	"millrace/lab/record"
 	"millrace/lab/report"
 	"millrace/lab/subject"
@@ -55,14 +55,14 @@ func (c *Prove) Run(s cli.Streams) error {
 	defer os.RemoveAll(env.Work) //nolint:errcheck // files of its own, in the folder for such
 	res, err := c.Progress.Measure(s, "proof of a profile", func(ctx context.Context, watch record.Watch) (*record.Result, error) {
 		env.Watch = watch
-		return images.Prove(ctx, env, p)
+		return proof.Prove(ctx, env, p)
 	})
 	return profileFailure(Conclude(s, res, err, c.Progress.Events == ToOutput, func(res *record.Result) ([]string, error) { return report.Files(c.Out, res) }))
 }
 
 // proof is what was asked for.
-func (c *Prove) proof() (images.Proof, error) {
-	p := images.Proof{Profile: c.Profile, Without: c.Without, With: c.With, Paths: c.Path, Connections: c.Connections}
+func (c *Prove) proof() (proof.Proof, error) {
+	p := proof.Proof{Profile: c.Profile, Without: c.Without, With: c.With, Paths: c.Path, Connections: c.Connections}
 	switch {
 	case (c.Without == "") != (c.With == ""):
 		return p, cli.Usage("--without and --with: both are needed, or none", PGOExamples()["pgo prove"][1])

@@ -1,8 +1,12 @@
+// Package websocket is what of the experiments websocket and ws-echo-ramp is code:
+// publications that are counted for every subscriber, and steps of ever more
+// connections that other processes open.
 package websocket
 
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,14 +15,13 @@ import (
 	"sync"
 	"time"
 
-	experiment "millrace/lab/experiment/former"
+	"millrace/lab/experiment"
 	"millrace/lab/load"
 	"millrace/lab/load/client"
 	"millrace/lab/trial"
 )
 
 const (
-	channel = "bench"
 	// data is how many bytes a publication has.
 	data = 100
 	// marker begins what is looked for in a publication, whatever a server writes
@@ -27,18 +30,36 @@ const (
 	// before is how many publications come before what is counted: what is done
 	// for the first time is done then.
 	before = 2
+	// settle is how long a server rests between what is counted and what is not.
+	settle = 200 * time.Millisecond
+	// messageTimeout is how long a connection, or a message, may take.
+	messageTimeout = 10 * time.Second
+	// subscription is what millrace wants to hear first.
+	subscription = `{"subscribe":"bench"}`
 )
 
-// published is the workload of something that is sent to many.
-func published(subscribers int, every time.Duration, count int) trial.Workload {
-	return trial.Workload{
-		Name:  fmt.Sprintf("publish to %d", subscribers),
-		About: fmt.Sprintf("%d publications of %d bytes, one every %v, each to %d subscribers", count, data, every, subscribers),
-		Arms:  []string{gws + channels, millrace + channels, "coder" + channels, "gorilla" + channels}, Decide: []string{"cpu_ns", lagHigh},
-		Task: func(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) {
-			return broadcast(ctx, slot, subscribers, every, count)
-		},
+// Hooks are those of the experiment websocket.
+func Hooks(*experiment.Run) experiment.Hooks {
+	return experiment.Hooks{Tasks: map[string]experiment.Task{"publish": publish}}
+}
+
+// errNoMessenger cannot happen: every WebSocket is one.
+var errNoMessenger = errors.New("the connection is not a WebSocket")
+
+// subscribe sends a client's subscription, and waits for its confirmation.
+func subscribe(ctx context.Context, conn client.Conn) error {
+	m, ok := conn.(client.Messenger)
+	if !ok {
+		return errNoMessenger
 	}
+	if err := m.Send(ctx, []byte(subscription)); err != nil {
+		return err
+	}
+	text, err := m.Receive(ctx, nil)
+	if err == nil && !strings.Contains(string(text), `"subscribed"`) {
+		err = fmt.Errorf("%s is answered with %.100q", subscription, text)
+	}
+	return err
 }
 
 // A delivery is everything that subscribers receive.
@@ -53,42 +74,43 @@ type delivery struct {
 	first    string // the first failure
 }
 
-// broadcast opens subscribers, publishes, and waits until all have everything.
-func broadcast(ctx context.Context, slot trial.TaskSlot, n int, every time.Duration, count int) (trial.TaskResult, error) {
-	hello := ""
-	if strings.HasPrefix(slot.Arm, millrace) {
-		hello = `{"subscribe":"` + channel + `"}`
-	}
-	c, err := gather(ctx, slot.URL, hello, n)
+// publish opens subscribers, publishes, and waits until all have everything.
+func publish(ctx context.Context, slot trial.TaskSlot, w experiment.Workload) (got trial.TaskResult, err error) {
+	w.Timeout = messageTimeout
+	dialer, err := client.New(w.Options(slot.URL))
 	if err != nil {
-		return trial.TaskResult{}, err
+		return got, err
 	}
-	defer c.part()
-	if err := experiment.Sleep(ctx, settle); err != nil {
-		return trial.TaskResult{}, err
+	defer dialer.Close() //nolint:errcheck // what it has to say no longer matters
+	var first func(client.Conn) error
+	if strings.HasPrefix(slot.Arm, "millrace") {
+		first = func(c client.Conn) error { return subscribe(ctx, c) }
 	}
-	d := &delivery{began: time.Now(), count: count, first: c.first}
+	all := experiment.Gather(ctx, dialer, w.Connections, first)
+	defer all.Part()
+	if err := errors.Join(all.Err, experiment.Sleep(ctx, settle)); err != nil {
+		return got, err
+	}
+	d := &delivery{began: time.Now(), count: w.Count}
 	receiving, stop := context.WithCancel(ctx)
 	defer stop()
-	var all sync.WaitGroup // of one goroutine for each subscriber, which ends with the last publication or stop
-	for _, conn := range c.conns {
+	var subscribers sync.WaitGroup // of one goroutine for each, which ends with the last publication or stop
+	for _, conn := range all.Conns {
 		if m, ok := conn.(client.Messenger); ok {
-			all.Go(func() { d.receive(receiving, m) })
+			subscribers.Go(func() { d.receive(receiving, m) })
 		}
 	}
-	err = d.publish(ctx, slot, every)
+	err = d.publish(ctx, slot, w.Every)
 	late := time.AfterFunc(messageTimeout, stop) // what has not come then is lost
-	all.Wait()
+	subscribers.Wait()
 	late.Stop()
 	slot.Window(false)
 	if err != nil {
-		return trial.TaskResult{}, err
+		return got, err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	due := uint64(n) * uint64(count)
+	due := uint64(w.Connections) * uint64(w.Count)
 	return trial.TaskResult{
-		Values: map[string]float64{lagMedian: float64(d.lags.Quantile(0.5)), lagHigh: float64(d.lags.Quantile(0.99))},
+		Values: map[string]float64{"lag_p50_ns": float64(d.lags.Quantile(0.5)), "lag_p99_ns": float64(d.lags.Quantile(0.99))},
 		Done:   d.received, Failed: due - min(due, d.received) + d.doubled, FirstFailure: d.first,
 	}, nil
 }
@@ -110,8 +132,8 @@ func (d *delivery) publish(ctx context.Context, slot trial.TaskSlot, every time.
 		}
 		text := fmt.Sprintf(`"%s%d@%d@`, marker, i, due)
 		text += strings.Repeat("x", max(0, data-len(text)-1)) + `"` // a JSON string, which is text as well
-		if err := post(ctx, poster, slot.Instance.URL[publish], text); err != nil {
-			return err
+		if err := post(ctx, poster, slot.Instance.URL["publish"], text); err != nil {
+			return fmt.Errorf("publishing: %w", err)
 		}
 	}
 	return nil
@@ -120,22 +142,19 @@ func (d *delivery) publish(ctx context.Context, slot trial.TaskSlot, every time.
 func post(ctx context.Context, poster *http.Client, url, body string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("publishing: %w", err)
+		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	answer, err := poster.Do(req)
 	if err != nil {
-		return fmt.Errorf("publishing: %w", err)
+		return err
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, 1<<10))
 	if err == nil && (answer.StatusCode < 200 || answer.StatusCode > 299) {
 		err = fmt.Errorf("the server answered %s: %.80q", answer.Status, text)
 	}
-	if err != nil {
-		return fmt.Errorf("publishing: %w", err)
-	}
-	return nil
+	return err
 }
 
 // receive counts what comes to one subscriber, until the last publication.
@@ -143,20 +162,17 @@ func (d *delivery) receive(ctx context.Context, m client.Messenger) {
 	var message []byte
 	for next := 0; next < before+d.count; {
 		var err error
-		if message, err = m.Receive(ctx, message); err != nil {
-			d.mu.Lock()
-			if d.first == "" {
-				d.first = err.Error()
-			}
-			d.mu.Unlock()
-			return
-		}
+		message, err = m.Receive(ctx, message)
 		number, due, ok := parse(message)
-		if !ok {
+		if err == nil && !ok {
 			continue // not a publication
 		}
 		d.mu.Lock()
 		switch {
+		case err != nil:
+			if d.first == "" {
+				d.first = err.Error()
+			}
 		case number < next:
 			d.doubled++
 		case number >= before:
@@ -164,6 +180,9 @@ func (d *delivery) receive(ctx context.Context, m client.Messenger) {
 			d.lags.Record(time.Since(d.began) - due)
 		}
 		d.mu.Unlock()
+		if err != nil {
+			return
+		}
 		next = max(next, number+1)
 	}
 }

@@ -1,4 +1,4 @@
-package images
+package proof
 
 import (
 	"bytes"
@@ -19,12 +19,12 @@ import (
 // portMark is where a program's arguments have its port.
 const portMark = "{port}"
 
-// proofReady is how long a server may take until it accepts connections.
-const proofReady = 20 * time.Second
+// ready is how long a server may take until it accepts connections.
+const ready = 20 * time.Second
 
 // millraceArgs are those of millrace itself.
 func (p *proof) millraceArgs(noLane bool, admin string) []string {
-	args := []string{"serve", p.site, "--listen", "127.0.0.1:" + portMark, "--log", "off", "--admin", admin}
+	args := []string{"serve", p.Site, "--listen", "127.0.0.1:" + portMark, "--log", "off", "--admin", admin}
 	if noLane {
 		args = append(args, "--no-lane")
 	}
@@ -33,7 +33,7 @@ func (p *proof) millraceArgs(noLane bool, admin string) []string {
 
 // serve starts an executable and waits until it answers.
 func (p *proof) serve(ctx context.Context, exe string, args []string) (*subject.Process, error) {
-	return subject.StartFree(ctx, proofReady, func(address string) (*exec.Cmd, error) {
+	return subject.StartFree(ctx, ready, func(address string) (*exec.Cmd, error) {
 		_, port, _ := strings.Cut(address, ":")
 		filled := make([]string, len(args))
 		for i, a := range args {
@@ -43,52 +43,63 @@ func (p *proof) serve(ctx context.Context, exe string, args []string) (*subject.
 	})
 }
 
-// arm is one executable for the trial. Millrace runs three times in each
-// instance, with and without its lane and as an image server; what is not asked
-// costs nothing.
-func (p *proof) arm(a proofArm) trial.Arm {
-	runs := map[string][]string{"": p.Args}
-	if p.itself() {
-		runs = map[string][]string{fastLane: p.millraceArgs(false, "off"), slowLane: p.millraceArgs(true, "off")}
-	}
-	shares := &kernelShares{}
-	return trial.Arm{
-		Name: a.name, About: a.about, Size: a.size, Version: a.proof,
-		Command: append([]string{a.exe}, p.exampleArgs()...),
-		Start: func(ctx context.Context) (*trial.Instance, error) {
-			in := &trial.Instance{URL: map[string]string{}}
-			var all []*subject.Process
-			forget := func() error { return nil }
-			in.Stop = func() error {
-				shares.forget(in)
-				var err error
-				for _, s := range all {
-					err = errors.Join(err, s.Stop())
-				}
-				return errors.Join(err, forget())
-			}
-			runs := maps.Clone(runs)
-			if p.itself() {
-				args, remove, err := p.freshImages()
-				if err != nil {
+// trialArms are the executables for the trial. Millrace runs three times in each
+// instance, with and without its lane and as an image server; what is not asked costs
+// nothing.
+func (p *proof) trialArms() []trial.Arm {
+	var all []trial.Arm
+	for _, a := range p.arms {
+		shares := &kernelShares{}
+		all = append(all, trial.Arm{
+			Name: a.name, About: a.about, Size: a.size, Version: a.proof, Command: append([]string{a.exe}, p.exampleArgs()...),
+			Start: func(ctx context.Context) (*trial.Instance, error) {
+				in := &trial.Instance{URL: map[string]string{}}
+				if err := p.startAll(ctx, a, in); err != nil {
 					return nil, err
 				}
-				runs[imageServer], forget = args, remove
-			}
-			for workload, args := range runs {
-				s, err := p.serve(ctx, a.exe, args)
-				if err != nil {
-					return nil, errors.Join(err, in.Stop())
+				shares.begin(in)
+				stop := in.Stop
+				in.Stop = func() error {
+					shares.forget(in)
+					return stop()
 				}
-				all = append(all, s)
-				in.URL[workload] = "http://" + s.Address() + "/"
-				in.PIDs = append(in.PIDs, s.PID)
-			}
-			shares.begin(in)
-			return in, nil
-		},
-		Extra: func(_ context.Context, in *trial.Instance) map[string]float64 { return shares.since(in) },
+				return in, nil
+			},
+			Extra: func(_ context.Context, in *trial.Instance) map[string]float64 { return shares.since(in) },
+		})
 	}
+	return all
+}
+
+// startAll starts the processes of an instance.
+func (p *proof) startAll(ctx context.Context, a arm, in *trial.Instance) error {
+	runs := map[string][]string{"": p.Args}
+	var ends []func() error
+	in.Stop = func() error {
+		var err error
+		for _, end := range ends {
+			err = errors.Join(err, end())
+		}
+		return err
+	}
+	if p.itself() {
+		images, remove, err := p.imageArgs()
+		if err != nil {
+			return err
+		}
+		defer func() { ends = append(ends, remove) }() // when the processes have ended
+		runs = map[string][]string{fastLane: p.millraceArgs(false, "off"), slowLane: p.millraceArgs(true, "off"), imageServer: images}
+	}
+	for workload, args := range maps.All(runs) {
+		s, err := p.serve(ctx, a.exe, args)
+		if err != nil {
+			return errors.Join(err, in.Stop())
+		}
+		ends = append(ends, s.Stop)
+		in.URL[workload] = "http://" + s.Address() + "/"
+		in.PIDs = append(in.PIDs, s.PID)
+	}
+	return nil
 }
 
 func (p *proof) exampleArgs() []string {

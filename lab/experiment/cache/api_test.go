@@ -7,14 +7,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	experiment "millrace/lab/experiment/former"
+	"millrace/lab/experiment"
 	"millrace/lab/load"
 	"millrace/lab/record"
 	"millrace/lab/subject"
@@ -65,7 +64,7 @@ func TestGradeAnswer(t *testing.T) {
 			t.Errorf("%d %q: %d, want %d", c.status, c.body, got, c.grade)
 		}
 	}
-	var checks, more gradeCounts
+	var checks, more grades
 	for g, n := range map[grade]int{gradeRight: 4, gradeWrong: 3, gradeFailed: 2, gradeNone: 1} {
 		for range n {
 			checks.add(g, "/a", []byte("nonsense"))
@@ -154,23 +153,23 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func newFake(t *testing.T) (*fakeAPI, *runningArm) {
+func newFake(t *testing.T) (*fakeAPI, *service) {
 	t.Helper()
 	f := &fakeAPI{kept: map[string]string{}, broken: "-"}
 	s := httptest.NewServer(f)
 	t.Cleanup(s.Close)
-	return f, &runningArm{url: s.URL, upstream: s.URL}
+	return f, &service{url: s.URL, upstream: s.URL}
 }
 
-func TestSweep(t *testing.T) {
+func TestAfter(t *testing.T) {
 	f, in := newFake(t)
 	f.broken = pageURL(17)
-	finding := loadFinding{}
-	if err := finding.queryUpstream(t.Context(), in); err != nil {
+	var seen grades
+	if _, err := in.after(t.Context(), &seen); err != nil {
 		t.Fatal(err)
 	}
-	if wrong, checked := finding.wrong(); wrong != 2 || checked != 2*urlCount {
-		t.Errorf("%d wrong of %d, want both answers for one of %d URLs", wrong, checked, urlCount)
+	if seen.wrong != 2 || seen.checked() != 2*urlCount {
+		t.Errorf("%d wrong of %d, want both answers for one of %d URLs", seen.wrong, seen.checked(), urlCount)
 	}
 	if f.count != urlCount {
 		t.Errorf("the API was asked %d times", f.count)
@@ -182,7 +181,7 @@ func TestSweep(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := finding.queryUpstream(ctx, in); err == nil {
+	if _, err := in.after(ctx, &seen); err == nil {
 		t.Error("cancelled: no error")
 	}
 }
@@ -229,13 +228,16 @@ func TestStampedeAndExpiry(t *testing.T) {
 	f, in := newFake(t)
 	c := newChecker(in, true)
 	defer c.close()
-	s := semanticsFinding{stampede: 9}
+	s := semantics{stampede: 9}
 	if err := s.askStampede(t.Context(), in, c); err != nil || s.reached != 1 || s.right != 9 || s.wrong {
 		t.Errorf("%+v, %v", s, err)
 	}
 	f.broken = "/expiry/"
 	if err := s.askExpiry(t.Context(), c); err != nil || !s.wrong || !strings.Contains(s.expiry, "no right answer") {
 		t.Errorf("%+v, %v", s, err)
+	}
+	if got := strings.Join(s.cells(), "|"); !strings.HasPrefix(got, "1 of 9|9|no right answer") || !strings.HasSuffix(got, "–|–|–|yes") {
+		t.Error(got)
 	}
 	for _, c := range []struct {
 		g    grade
@@ -263,77 +265,52 @@ func TestSlower(t *testing.T) {
 	}
 }
 
-func foundLoad(arm, workload string, took time.Duration, wrong int) loadFinding {
-	f := loadFinding{arm: arm, workload: workload, result: &load.Result{
-		Took: took, Requests: 3, Unanswered: 100, Status: map[int]uint64{200: 2, 500: 1}, Errors: load.Errors{Timeout: 4},
-	}}
-	for _, d := range []time.Duration{104 * time.Millisecond, 4 * time.Second, 11 * time.Second} {
-		f.result.Latency.Record(d)
+// newAPI is a run of api-cache.
+func newAPI(t *testing.T, bench *subject.Bench, watch record.Watch) *api {
+	t.Helper()
+	spec, err := experiment.Read("api-cache", record.Quick)
+	if err != nil {
+		t.Fatal(err)
 	}
-	f.during = gradeCounts{right: 10, wrong: wrong, failed: 1, first: "for /x came 200"}
-	f.after = gradeCounts{right: 20}
-	f.values = map[string]float64{"cpu_share": 0.073, "cpu_ns": 345_678}
-	f.asked.Requests = 55
-	return f
-}
-
-func TestAPITable(t *testing.T) {
-	runs := []loadFinding{
-		foundLoad("nginx", coldLoad, time.Minute, 0), foundLoad(directArm, coldLoad, time.Minute, 0), foundLoad("go-cache", errorLoad, time.Second, 7),
-		{arm: "flask-1", workload: coldLoad}, // did not start
-	}
-	runs[0].result.Latency = load.Histogram{}
-	table := coldTable(newPlan(record.Full), coldLoad, runs)
-	if len(table.Rows) != 2 || table.Rows[0][0] != directArm || table.Rows[1][1] != "–" {
-		t.Fatalf("%v", table.Rows)
-	}
-	want := "direct|104 > 5035 > 11000 ms|3|1|5|100|0 of 31|55|7.3 %|346 µs"
-	if got := strings.Join(table.Rows[0], "|"); got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-	if got := coldTable(newPlan(record.Full), errorLoad, runs).Rows[0][6]; got != "7 of 38 (18.4 %)" {
-		t.Errorf("wrong answers: %s", got)
-	}
-	for _, table := range []record.Table{table, publishedTable(), semanticsTable([]semanticsFinding{{arm: "a"}})} {
-		for _, row := range table.Rows {
-			if len(row) != len(table.Columns) {
-				t.Errorf("%s: %d cells in %d columns", table.Title, len(row), len(table.Columns))
-			}
-		}
-	}
-	if got := wrongText(0, 0); got != "none looked at" {
-		t.Error(got)
+	return &api{
+		Run:   experiment.NewRun(experiment.Env{Mode: record.Quick, Bench: bench, Work: t.TempDir(), Watch: watch}, spec, &record.Result{}),
+		loads: map[string]*load.Result{}, found: map[string]semantics{}, first: map[string]string{},
 	}
 }
 
-// TestAPIReport keeps what was measured however little it is.
-func TestAPIReport(t *testing.T) {
-	res := &record.Result{}
-	r := &cacheRun{Stage: experiment.NewStage(experiment.Env{}, res), res: res, runPlan: newPlan(record.Quick)}
-	r.report()
-	if len(res.Tables) != 1 || len(res.Charts) != 0 {
-		t.Errorf("of nothing: %d tables, %d charts", len(res.Tables), len(res.Charts))
+// The report has what was found, and says who was wrong.
+func TestReport(t *testing.T) {
+	a := newAPI(t, nil, nil)
+	a.report()
+	if len(a.Res.Tables)+len(a.Res.Charts) != 0 || a.Res.Answer != "" {
+		t.Errorf("of nothing: %+v", a.Res)
 	}
-	*res = record.Result{Samples: []record.Sample{
-		{Arm: "nginx", Workload: hotLoad, Values: map[string]float64{"cpu_ns": 10_000, "requests_per_second": 40_000}},
-		{Arm: "nginx", Workload: hotLoad, Values: map[string]float64{"cpu_ns": 30_000, "requests_per_second": 60_000}},
-		{Arm: "go-cache", Workload: hotLoad, Values: map[string]float64{"cpu_ns": 15_000, "wrong": 1}},
-	}, Metrics: []record.Metric{{Key: "cpu_ns", Decides: true}}}
-	r.runs = []loadFinding{foundLoad("go-cache", errorLoad, time.Second, 7)}
-	r.report()
-	if len(res.Tables) != 3 {
-		t.Fatalf("%d tables", len(res.Tables))
+	a.Res.Arms = []record.Arm{{Name: "go-cache"}, {Name: "nginx"}}
+	a.Res.Samples = []record.Sample{
+		{Arm: "go-cache", Workload: "errors", Values: map[string]float64{"wrong": 7, "checked": 38}}, {Arm: "nginx", Workload: "errors", Values: map[string]float64{"checked": 30}},
 	}
-	if rows := res.Tables[2].Rows; rows[0][0] != "go-cache" || strings.Join(rows[1], "|") != "nginx|50000|20 µs|–|–|0|–|2" {
-		t.Errorf("%v", rows)
+	a.found["nginx"], a.loads["coldnginx"], a.first["go-cache"], a.Res.Answer = semantics{}, &load.Result{}, "for /x came 200", "something"
+	a.report()
+	if len(a.Res.Tables) != 1 || len(a.Res.Tables[0].Rows[0]) != len(a.Res.Tables[0].Columns) || len(a.Res.Charts) != 2 {
+		t.Errorf("%+v", a.Res)
 	}
-	for _, m := range res.Metrics {
-		if m.Decides != (m.Key == "cpu_ns") || m.Key == "wrong" && m.About == "" {
-			t.Errorf("%+v", m)
+	if want := "something; wrong answers came from go-cache (7 of 38)"; a.Res.Answer != want || !strings.Contains(a.Res.Notes[0], "for /x came 200") {
+		t.Errorf("%s, %q", a.Res.Answer, a.Res.Notes)
+	}
+	a.Res.Samples[0].Values["wrong"] = 0
+	if a.Res.Answer = ""; true {
+		a.report()
+	}
+	if a.Res.Answer != "no wrong answer was seen" {
+		t.Error(a.Res.Answer)
+	}
+}
+
+func TestWorkers(t *testing.T) {
+	for arm, want := range map[string]int{"flask-4": 4, "sanic-1": 1, "go-cache": 1, "nginx": 1} {
+		if got := workers(arm); got != want {
+			t.Errorf("%s: %d", arm, got)
 		}
-	}
-	if len(res.Notes) != 1 || !strings.Contains(res.Notes[0], "7 wrong answers of 38") {
-		t.Errorf("%q", res.Notes)
 	}
 }
 
@@ -348,33 +325,6 @@ func TestRatePoints(t *testing.T) {
 	}
 	if ratePoints(nil) != nil {
 		t.Error("points of nothing")
-	}
-}
-
-func TestMillraceArm(t *testing.T) {
-	r := &cacheRun{}
-	if a := r.millraceArm(t.Context()); a.skipped == "" || a.command != nil {
-		t.Errorf("without an executable: %+v", a)
-	}
-	exe := filepath.Join(t.TempDir(), "millrace")
-	if err := os.WriteFile(exe, []byte("#!/bin/sh\necho millrace 1.2 \"$@\"\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	r.env.Millrace = exe
-	a := r.millraceArm(t.Context())
-	if a.skipped != "" || a.workers != 1 || a.size == 0 || a.name != millraceName {
-		t.Fatalf("%+v", a)
-	}
-	if _, err := os.Stat("/bin/sh"); err == nil && a.version != "millrace 1.2 version" {
-		t.Errorf("the version is %q", a.version)
-	}
-	cmd, err := a.command(place{Address: "127.0.0.1:1", Upstream: "127.0.0.1:2", Expiry: 2 * time.Second})
-	want := exe + " cache http://127.0.0.1:2 --listen 127.0.0.1:1 --ttl 2s --cors https://blog.example --log off --admin off"
-	if err != nil || strings.Join(cmd.Args, " ") != want {
-		t.Errorf("%q, %v, want %s", cmd.Args, err, want)
-	}
-	if shown := strings.Join(a.shown, " "); !strings.HasPrefix(shown, "millrace cache http://127.0.0.1:UPSTREAM --listen 127.0.0.1:PORT --ttl 5m0s") {
-		t.Errorf("shown as %s", shown)
 	}
 }
 
@@ -411,100 +361,34 @@ func TestVirtualEnvironment(t *testing.T) {
 			source := t.TempDir()
 			os.WriteFile(filepath.Join(source, "requirements.txt"), []byte("flask==1\n"), 0o600)
 			var text []string
-			env := experiment.Env{Bench: bench, Watch: func(e record.Event) { text = append(text, e.Text) }}
-			r := &cacheRun{Stage: experiment.NewStage(env, &record.Result{}), env: env}
-			dir, version, err := r.virtualEnvironment(t.Context(), source)
+			r := newAPI(t, bench, func(e record.Event) { text = append(text, e.Text) })
+			dir, err := r.virtualEnvironment(t.Context(), source)
 			if c.want != "" {
 				if err == nil || !strings.Contains(err.Error(), c.want) {
 					t.Fatalf("%v, want %q in it", err, c.want)
 				}
 				return
 			}
-			if err != nil || version != "Python 3.99" || !strings.Contains(strings.Join(text, "\n"), "pip: flask==1") {
-				t.Fatalf("%v, %q, %q", err, version, text)
+			if err != nil || !strings.Contains(strings.Join(text, "\n"), "pip: flask==1") {
+				t.Fatalf("%v, %q", err, text)
 			}
 			// What is complete is found again; what is not is made again.
 			text = nil
-			again, _, err := r.virtualEnvironment(t.Context(), source)
+			again, err := r.virtualEnvironment(t.Context(), source)
 			if err != nil || again != dir || len(text) != 0 {
 				t.Errorf("the second time: %s, %v, %q", again, err, text)
 			}
 			os.Remove(filepath.Join(dir, venvDone))
-			if _, _, err := r.virtualEnvironment(t.Context(), source); err != nil || len(text) == 0 {
+			if _, err := r.virtualEnvironment(t.Context(), source); err != nil || len(text) == 0 {
 				t.Errorf("an unfinished one: %v, %q", err, text)
 			}
 		})
 	}
 	t.Setenv("PATH", t.TempDir())
-	r := &cacheRun{env: experiment.Env{Bench: &subject.Bench{Dir: t.TempDir()}}}
+	r := newAPI(t, &subject.Bench{Dir: t.TempDir()}, nil)
 	if _, err := subject.Look("python3", ""); err != nil {
-		if _, _, err := r.virtualEnvironment(t.Context(), "."); err == nil || !strings.Contains(err.Error(), "install python3") {
+		if _, err := r.virtualEnvironment(t.Context(), "."); err == nil || !strings.Contains(err.Error(), "install python3") {
 			t.Errorf("no Python: %v", err)
 		}
-	}
-}
-
-// TestHotBlocks gives way in number when time runs short.
-func TestHotBlocks(t *testing.T) {
-	for _, mode := range []record.Mode{record.Quick, record.Full} {
-		r := &cacheRun{env: experiment.Env{Mode: mode}, runPlan: newPlan(mode)}
-		last := r.runPlan.blocks + 1
-		for _, left := range []time.Duration{time.Hour, 30 * time.Second, 10 * time.Second, 0, -time.Minute} {
-			n := r.hotBlocks(left, 8)
-			if n > last || n > r.runPlan.blocks || left == time.Hour && n != r.runPlan.blocks || left <= 0 && n != 0 {
-				t.Errorf("%s: %d blocks in %v", mode, n, left)
-			}
-			last = n
-		}
-	}
-}
-
-func TestNginxArm(t *testing.T) {
-	r := &cacheRun{env: experiment.Env{Bench: &subject.Bench{Dir: filepath.Join("..", "..", "bench")}}}
-	a := r.nginxArm(t.Context())
-	if a.skipped != "" {
-		t.Skip(a.skipped)
-	}
-	dir := t.TempDir()
-	cmd, err := a.command(place{Dir: dir, Address: "127.0.0.1:8000", Upstream: "127.0.0.1:9000", Expiry: 5 * time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, _ := os.ReadFile(filepath.Join(dir, "nginx.conf"))
-	for _, want := range []string{"listen 127.0.0.1:8000 ", "server 127.0.0.1:9000 ", "proxy_cache_valid 200 300s;", "proxy_cache_lock on;", dir + "/cache "} {
-		if !strings.Contains(string(text), want) {
-			t.Errorf("no %q in the config", want)
-		}
-	}
-	if out, err := exec.Command(cmd.Path, append(cmd.Args[1:], "-t")...).CombinedOutput(); err != nil {
-		t.Errorf("nginx refuses it: %s", out)
-	}
-}
-
-func TestAPIAnswer(t *testing.T) {
-	found := func(arm string, mean time.Duration, wrong int) loadFinding {
-		f := loadFinding{arm: arm, workload: coldLoad, result: new(load.Result)}
-		f.result.Latency.Record(mean)
-		f.during.wrong = wrong
-		return f
-	}
-	runs := []loadFinding{found(millraceName, 300*time.Millisecond, 0), found(directArm, 4*time.Second, 0), found("flask-4", time.Second, 0)}
-	want := "From an empty cache the slow API alone answers in 4000 ms on average (answers: 1) and millrace answers in 300 ms on average (answers: 1); no wrong answer was seen"
-	if got := answerSentence(runs); got != want {
-		t.Error(got)
-	}
-	if got := answerSentence(append(runs, found("flask-1", time.Second, 2))); !strings.HasSuffix(got, "; wrong answers came from flask-1") {
-		t.Error(got)
-	}
-	if got := answerSentence(nil); got != "" {
-		t.Error(got)
-	}
-}
-
-// TestWithoutCheckout says where to run it.
-func TestWithoutCheckout(t *testing.T) {
-	err := APIExperiment().Run(t.Context(), experiment.Env{Mode: record.Quick, Work: t.TempDir()}, &record.Result{})
-	if err == nil || !strings.Contains(err.Error(), "checkout") {
-		t.Error(err)
 	}
 }

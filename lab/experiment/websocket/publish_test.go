@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	experiment "millrace/lab/experiment/former"
+	"millrace/lab/experiment"
 	"millrace/lab/record"
 	"millrace/lab/trial"
 )
@@ -77,29 +77,22 @@ func start(t *testing.T, nth int) trial.TaskSlot {
 	at := "ws" + server.URL[len("http"):] + "/ws"
 	return trial.TaskSlot{
 		Arm: "hub", URL: at, Target: target, Random: rand.New(rand.NewPCG(1, 2)), Window: func(bool) {},
-		Instance: &trial.Instance{URL: map[string]string{"": at, publish: server.URL + "/publish"}},
+		Instance: &trial.Instance{URL: map[string]string{"": at, "publish": server.URL + "/publish"}},
 	}
 }
 
-// TestBroadcast: everything is counted once for everybody, and what is missing
-// is seen.
-func TestBroadcast(t *testing.T) {
+// Everything is counted once for everybody, and what is missing is seen.
+func TestPublish(t *testing.T) {
 	const n, count = 20, 5
-	got, err := broadcast(t.Context(), start(t, 0), n, time.Millisecond, count)
-	if err != nil || got.Done != n*count || got.Failed != 0 || got.Values[lagHigh] <= 0 {
+	w := experiment.Workload{Protocol: "websocket", Connections: n, Count: count, Every: time.Millisecond}
+	got, err := publish(t.Context(), start(t, 0), w)
+	if err != nil || got.Done != n*count || got.Failed != 0 || got.Values["lag_p99_ns"] <= 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	// Of 7 publications to 20 each, deliveries 60 and 120 are left out.
-	got, err = broadcast(t.Context(), start(t, 3*n), n, time.Millisecond, count)
+	got, err = publish(t.Context(), start(t, 3*n), w)
 	if err != nil || got.Failed != 2 || got.Done != n*count-2 {
 		t.Errorf("with losses: %+v, %v", got, err)
-	}
-}
-
-func TestHold(t *testing.T) {
-	got, err := hold(t.Context(), start(t, 0), 30, time.Millisecond)
-	if err != nil || got.Done != 30 || got.Failed != 0 {
-		t.Errorf("%+v, %v", got, err)
 	}
 }
 
@@ -110,19 +103,6 @@ func TestParse(t *testing.T) {
 	for _, wrong := range []string{"", "mrb@", "mrb@x@1@", "mrb@1@2"} {
 		if _, _, ok := parse([]byte(wrong)); ok {
 			t.Errorf("%q is taken for a publication", wrong)
-		}
-	}
-}
-
-func TestPlan(t *testing.T) {
-	var arms []trial.Arm
-	for _, name := range append([]string{gws, millrace, millrace + channels, gws + channels}, "coder", "gorilla", "coder"+channels, "gorilla"+channels, gws+overTLS, millrace+overTLS, "nginx"+proxy, millrace+proxy) {
-		arms = append(arms, trial.Arm{Name: name})
-	}
-	for mode, n := range map[record.Mode]int{record.Quick: 4, record.Full: len(arms)} {
-		p := newPlan(arms[:n], experiment.Env{Mode: mode}, idleConnections)
-		if err := p.Check(); err != nil {
-			t.Error(err)
 		}
 	}
 }
