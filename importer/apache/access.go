@@ -2,7 +2,6 @@ package apache
 
 import (
 	"fmt"
-	"millrace/importer/plan"
 	"net"
 	"net/netip"
 	"regexp"
@@ -10,6 +9,7 @@ import (
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/importer/plan"
 )
 
 // guard is which clients may come in.

@@ -2,7 +2,6 @@ package apache
 
 import (
 	"cmp"
-	"millrace/importer/plan"
 	"path"
 	"regexp"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/importer/plan"
 )
 
 // redirect translates a line of mod_alias.

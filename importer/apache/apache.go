@@ -13,7 +13,6 @@ package apache
 
 import (
 	"cmp"
-	"millrace/importer/plan"
 	"os"
 	"path"
 	"path/filepath"
@@ -22,6 +21,7 @@ import (
 
 	"millrace/importer/apacheconf"
 	"millrace/importer/draft"
+	"millrace/importer/plan"
 )
 
 // Options say how paths are to be read. Functions that are nil look at this machine.

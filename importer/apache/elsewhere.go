@@ -1,12 +1,12 @@
 package apache
 
 import (
-	"millrace/importer/plan"
 	"regexp"
 	"slices"
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/importer/plan"
 )
 
 // elsewhere answers 501 for paths that Apache hands to programs (ScriptAlias, WSGI), or to

@@ -1,10 +1,10 @@
 package apache
 
 import (
-	"millrace/importer/plan"
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/importer/plan"
 )
 
 // withoutVariable translates "Require not env": it keeps out requests for which SetEnvIf

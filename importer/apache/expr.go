@@ -3,11 +3,11 @@ package apache
 import (
 	"errors"
 	"fmt"
-	"millrace/importer/plan"
 	"regexp"
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/importer/plan"
 )
 
 // expression translates a regular expression of Apache (PCRE) for RE2, ignoring case if

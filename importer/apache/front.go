@@ -1,13 +1,13 @@
 package apache
 
 import (
-	"millrace/importer/plan"
 	"regexp"
 	"slices"
 	"strings"
 
 	"millrace/importer/apacheconf"
 	"millrace/importer/draft"
+	"millrace/importer/plan"
 )
 
 // withFiles is for rules that ask whether a file is there; true: nothing is left

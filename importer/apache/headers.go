@@ -8,12 +8,14 @@ import (
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/importer/plan"
+	"millrace/internal/route/headers"
 )
 
 // headers translates the fields that answers get and lose. Without "always" Apache
 // leaves the errors and redirects of its own without them.
 func (t *site) headers(layers []layer, node *draft.Node) {
-	always, good := draft.Map(), draft.Map()
+	always, good := &plan.Fields{}, &plan.Fields{}
 	for _, d := range allIn(layers, "header") {
 		rules := good
 		if node.Get("php") != nil || node.Get("proxy") != nil {
@@ -30,67 +32,50 @@ func (t *site) headers(layers []layer, node *draft.Node) {
 			t.im.Leave(d, err.Error())
 		}
 	}
-	if good.Len() > 0 {
-		rule := draft.Map().Set("status", draft.Texts("2xx"))
-		good.CopyTo(rule)
-		always.Set("when", onlyOne(rule))
-	}
+	rules := always.When(good, "2xx")
 	if own := t.filesHeaders(layers, node); own.Len() > 0 {
-		when := always.Get("when")
-		if when == nil {
-			when = draft.List()
+		when := draft.List()
+		for _, list := range []*draft.Node{rules.Get("when"), own} {
+			if list != nil {
+				list.Each(func(n *draft.Node, _ []string) { when.Add(n) })
+			}
 		}
-		own.Each(func(n *draft.Node, comment []string) { when.Add(n, comment...) })
-		always.Set("when", when)
+		rules.Set("when", when)
 	}
-	if always.Len() > 0 {
-		node.Set("headers", always)
-	}
-}
-
-func onlyOne(n *draft.Node) *draft.Node {
-	l := draft.List()
-	l.Add(n.Flow())
-	return l
+	node.Fill("headers", rules)
 }
 
 // field translates one Header line into rules.
-func (t *site) field(d *draft.Directive, args []string, rules *draft.Node) error {
+func (t *site) field(d *draft.Directive, args []string, rules *plan.Fields) error {
 	if len(args) < 2 {
 		return fmt.Errorf("write it into headers (docs/routes.md)")
 	}
-	action, name := strings.ToLower(args[0]), strings.TrimSuffix(args[1], ":")
-	switch lower := strings.ToLower(name); {
-	case lower == "server" || lower == "date" || lower == "content-length" || lower == "connection" || lower == "etag" || lower == "keep-alive":
-		t.im.Standard(d, "Server, Date, ETag and what belongs to the connection are the server's own")
+	action, name, value := strings.ToLower(args[0]), strings.TrimSuffix(args[1], ":"), ""
+	kind := map[string]headers.Op{"set": headers.Set, "add": headers.Add, "append": headers.Add, "merge": headers.Add, "setifempty": headers.Default, "unset": headers.Remove}[action]
+	switch {
+	case strings.EqualFold(name, "etag"):
+		t.im.Standard(d, "ETag is the server's own")
 		return nil
-	case lower == "x-powered-by" && action == "unset":
-	}
-	if action == "unset" {
-		t.im.Used(d)
-		list := []string{name}
-		if old := rules.Get("remove"); old != nil {
-			old.Each(func(n *draft.Node, _ []string) { list = append(list, n.Plain()) })
-		}
-		rules.Set("remove", draft.Texts(draft.Unique(list)...))
-		return nil
-	}
-	kind := map[string]string{"set": "set", "add": "add", "append": "add", "merge": "add", "setifempty": "default"}[action]
-	if kind == "" || len(args) < 3 {
+	case kind == headers.Remove:
+	case kind == "" || len(args) < 3:
 		return fmt.Errorf("headers are set, added, removed or given where there are none: write it into headers (docs/routes.md)")
-	}
-	value := args[2]
-	for _, more := range args[3:] {
-		if !strings.EqualFold(more, "early") {
-			return fmt.Errorf("write it into headers, with when or on a route of its own: there is no condition %q", more)
+	default:
+		value = args[2]
+		for _, more := range args[3:] {
+			if !strings.EqualFold(more, "early") {
+				return fmt.Errorf("write it into headers, with when or on a route of its own: there is no condition %q", more)
+			}
 		}
+		if strings.HasPrefix(value, "expr=") || strings.Contains(strings.ReplaceAll(value, "%%", ""), "%") {
+			return fmt.Errorf("write it into headers (docs/routes.md): %q has variables that are not known here", value)
+		}
+		value = strings.NewReplacer("%%", "%", "{", "{{").Replace(value)
 	}
-	if strings.HasPrefix(value, "expr=") || strings.Contains(strings.ReplaceAll(value, "%%", ""), "%") {
-		return fmt.Errorf("write it into headers (docs/routes.md): %q has variables that are not known here", value)
+	if why := rules.Put(kind, name, value); why != "" {
+		t.im.Standard(d, why)
+		return nil
 	}
-	value = strings.NewReplacer("%%", "%", "{", "{{").Replace(value)
 	t.im.Used(d)
-	rules.Child(kind).Flow().Set(name, draft.Text(value))
 	return nil
 }
 
@@ -172,11 +157,11 @@ func (t *site) filesHeaders(layers []layer, node *draft.Node) *draft.Node {
 				if len(args) > 0 && (strings.EqualFold(args[0], "always") || strings.EqualFold(args[0], "onsuccess")) {
 					args = args[1:]
 				}
-				rule := draft.Map().Set("type", draft.Texts(types...))
+				rule := &plan.Fields{}
 				if err := t.field(d, args, rule); err != nil {
 					t.im.Leave(d, err.Error())
-				} else if rule.Len() > 1 && len(types) > 0 {
-					list.Add(rule.Flow())
+				} else if n := rule.Node(); n.Len() > 0 && len(types) > 0 {
+					list.Add(n.On(draft.Map().Set("type", draft.Texts(types...))).Flow())
 				}
 			}
 		}

@@ -2,13 +2,13 @@ package apache
 
 import (
 	"cmp"
-	"millrace/importer/plan"
 	"regexp"
 	"regexp/syntax"
 	"slices"
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/importer/plan"
 )
 
 // section is a <Files> or <FilesMatch>, or a <LocationMatch>, with the layers

@@ -1,12 +1,12 @@
 package apache
 
 import (
-	"millrace/importer/plan"
 	"regexp"
 	"slices"
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/importer/plan"
 )
 
 // findPHP finds what runs PHP: the php-fpm that a line names, or Debian's where the config
@@ -202,9 +202,7 @@ func (t *site) phpParams(p *place, php *draft.Node) {
 		t.im.Used(d)
 		params.Set(d.Arg(0), draft.Text(d.Arg(1)))
 	}
-	if params.Len() > 0 {
-		php.Set("params", params.Flow())
-	}
+	php.Fill("params", params.Flow())
 }
 
 func cutSuffix(text, suffix string) string {

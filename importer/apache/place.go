@@ -2,13 +2,13 @@ package apache
 
 import (
 	"cmp"
-	"millrace/importer/plan"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/importer/plan"
 )
 
 // findPlaces lists the parts of the site that have settings of their own: each folder
@@ -222,9 +222,7 @@ func (t *site) types(layers []layer, static *draft.Node) {
 			}
 		}
 	}
-	if types.Len() > 0 {
-		static.Set("types", types.Flow())
-	}
+	static.Fill("types", types.Flow())
 	if d := lastIn(layers, "adddefaultcharset"); d != nil {
 		switch charset := strings.ToLower(d.Arg(0)); charset {
 		case "utf-8", "on", "off":

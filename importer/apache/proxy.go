@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/importer/plan"
+	"millrace/internal/route/headers"
 )
 
 // proxies are the places that ProxyPass names, in the host and in its <Location>s.
@@ -228,36 +230,28 @@ func (t *site) balancer(d *draft.Directive, u *url.URL, keys *draft.Node) (addre
 
 // requestHeaders translates RequestHeader.
 func (t *site) requestHeaders(layers []layer, keys *draft.Node) {
-	set, remove := draft.Map(), []string{}
+	fields := &plan.Fields{Requests: true}
 	for _, d := range allIn(layers, "requestheader") {
-		name := d.Arg(1)
-		lowerName := strings.ToLower(name)
-		switch {
-		case lowerName == "proxy":
-			t.im.Standard(d, "Proxy never reaches applications (CVE-2016-5385)")
-		case strings.HasPrefix(lowerName, "x-forwarded-"):
+		name, value, op := d.Arg(1), d.Arg(2), headers.Set
+		switch kind := strings.ToLower(d.Arg(0)); {
+		case strings.HasPrefix(strings.ToLower(name), "x-forwarded-"):
 			t.im.Standard(d, "the X-Forwarded fields go unasked")
-		case strings.EqualFold(d.Arg(0), "unset"):
-			t.im.Used(d)
-			remove = append(remove, name)
-		case strings.EqualFold(d.Arg(0), "set") && len(d.Args) == 3 && !strings.Contains(d.Arg(2), "%"):
-			t.im.Used(d)
-			set.Set(name, draft.Text(strings.ReplaceAll(d.Arg(2), "{", "{{")))
-		case strings.EqualFold(d.Arg(0), "set") && strings.Contains(d.Arg(2), "REMOTE_ADDR"):
-			t.im.Used(d)
-			set.Set(name, draft.Text("{client_ip}"))
+			continue
+		case kind == "unset":
+			op = headers.Remove
+		case kind == "set" && len(d.Args) == 3 && !strings.Contains(value, "%"):
+			value = strings.ReplaceAll(value, "{", "{{")
+		case kind == "set" && strings.Contains(value, "REMOTE_ADDR"):
+			value = "{client_ip}"
 		default:
 			t.im.Leave(d, "write it into proxy.request_headers")
+			continue
 		}
+		if why := fields.Put(op, name, value); why != "" {
+			t.im.Standard(d, why)
+			continue
+		}
+		t.im.Used(d)
 	}
-	headers := draft.Map().Flow()
-	if set.Len() > 0 {
-		headers.Set("set", set.Flow())
-	}
-	if len(remove) > 0 {
-		headers.Set("remove", draft.Texts(remove...))
-	}
-	if headers.Len() > 0 {
-		keys.Set("request_headers", headers)
-	}
+	keys.Fill("request_headers", fields.Node().Flow())
 }

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"millrace/importer/plan"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/importer/plan"
 )
 
 // context is where rewrite rules are written: in a folder, or in the host.

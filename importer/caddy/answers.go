@@ -3,13 +3,13 @@ package caddy
 import (
 	"errors"
 	"fmt"
-	"millrace/importer/plan"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/importer/plan"
 )
 
 // redirect translates redir.

@@ -2,13 +2,13 @@ package caddy
 
 import (
 	"fmt"
-	"millrace/importer/plan"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/importer/plan"
 )
 
 // pages translates handle_errors: for answers of the server's own, and for

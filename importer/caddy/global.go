@@ -1,11 +1,11 @@
 package caddy
 
 import (
-	"millrace/importer/plan"
 	"slices"
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/importer/plan"
 )
 
 // global translates an option of the block without a name.

@@ -3,13 +3,13 @@ package caddy
 import (
 	"errors"
 	"fmt"
-	"millrace/importer/plan"
 	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/importer/plan"
 )
 
 // matcher is what a name that begins with @ stands for: alternatives of which one must

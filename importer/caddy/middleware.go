@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/importer/plan"
 )
 
 // addMiddleware translates a directive that changes what other directives answer: header,
@@ -100,17 +101,9 @@ func adviceFor(name string) (do string, guards bool) {
 // fields translates header.
 func (t *site) fields(d *draft.Directive, sc *scope, alts []conds, args []string, w *middleware) {
 	t.im.Used(d)
-	rules := draft.Map()
+	fields := &plan.Fields{}
 	add := func(line *draft.Directive, field string, values []string) {
-		if strings.EqualFold(strings.TrimLeft(field, "+-?>"), "Server") && strings.Contains(field, "-") {
-			t.im.Standard(line, "Server says millrace, and nothing of its version")
-			return
-		}
-		if err := fieldRule(rules, field, values, inHeader); err != nil {
-			t.im.Leave(line, err.Error())
-			return
-		}
-		t.im.Used(line)
+		t.field(line, fields, field, values, inHeader)
 	}
 	if len(args) > 0 {
 		add(d, args[0], args[1:])
@@ -125,6 +118,7 @@ func (t *site) fields(d *draft.Directive, sc *scope, alts []conds, args []string
 			add(b, b.Name, b.Args)
 		}
 	}
+	rules := fields.Node()
 	if rules.Len() == 0 {
 		return
 	}
@@ -231,9 +225,7 @@ func (t *site) forward(d *draft.Directive, args []string) (*draft.Node, error) {
 	}
 	t.im.Used(d)
 	node := draft.Map().Set("url", draft.Text(to[0]+uri))
-	if copied.Len() > 0 {
-		node.Set("copy", copied)
-	}
+	node.Fill("copy", copied)
 	return node.Flow(), nil
 }
 

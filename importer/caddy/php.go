@@ -47,9 +47,7 @@ func (t *site) php(d *draft.Directive, sc *scope, args []string, a *answer) erro
 			t.im.Leave(b, "no option of php: see docs/php.md")
 		}
 	}
-	if params.Len() > 0 {
-		o.Set("params", params.Flow())
-	}
+	o.Fill("params", params.Flow())
 	if root == "" {
 		return errors.New("the folder is Caddy's own working directory: name it in static.root")
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/importer/plan"
+	"millrace/internal/route/headers"
 )
 
 // upstreams writes Caddy's addresses as ours.
@@ -69,15 +71,15 @@ type proxyDraft struct {
 	tls     *draft.Node
 	health  *draft.Node
 	retries *draft.Node
-	request *draft.Node
-	headers *draft.Node // of answers
+	request *plan.Fields
+	headers *plan.Fields // of answers
 	secure  bool
 	h2c     bool
 }
 
 // proxy translates reverse_proxy.
 func (t *site) proxy(d *draft.Directive, sc *scope, args []string, a *answer) error {
-	p := &proxyDraft{t: t, line: d, o: draft.Map(), to: args, tls: draft.Map(), health: draft.Map(), retries: draft.Map(), request: draft.Map(), headers: draft.Map()}
+	p := &proxyDraft{t: t, line: d, o: draft.Map(), to: args, tls: draft.Map(), health: draft.Map(), retries: draft.Map(), request: &plan.Fields{Requests: true}, headers: &plan.Fields{}}
 	p.o.Set("host", draft.Text("client"))
 	p.o.Set("redirects", draft.Text("keep")) // Caddy passes Location and cookies on as they are
 	for _, b := range d.Block {
@@ -117,18 +119,14 @@ func (t *site) proxy(d *draft.Directive, sc *scope, args []string, a *answer) er
 	for _, e := range []struct {
 		key  string
 		node *draft.Node
-	}{{"health", p.health}, {"retries", p.retries}, {"tls", p.tls}, {"request_headers", p.request}} {
+	}{{"health", p.health}, {"retries", p.retries}, {"tls", p.tls}, {"request_headers", p.request.Node()}} {
 		if e.node.Len() > 0 {
 			out.Set(e.key, e.node.Flow())
 		}
 	}
 	a.proxies = true
 	a.build = func(string) (*draft.Node, error) {
-		n := draft.Map().Set("proxy", out.Clone())
-		if p.headers.Len() > 0 {
-			n.Set("headers", p.headers.Clone())
-		}
-		return n, nil
+		return draft.Map().Set("proxy", out.Clone()).Fill("headers", p.headers.Node().Clone()), nil
 	}
 	return nil
 }
@@ -366,7 +364,7 @@ func (p *proxyDraft) trust(e *draft.Directive) {
 }
 
 // header translates header_up, header_down and request_header.
-func (p *proxyDraft) header(d *draft.Directive, args []string, to *draft.Node, in where) {
+func (p *proxyDraft) header(d *draft.Directive, args []string, to *plan.Fields, in where) {
 	t := p.t
 	if len(args) == 0 {
 		t.im.Leave(d, "a field is missing")
@@ -394,51 +392,38 @@ func (p *proxyDraft) header(d *draft.Directive, args []string, to *draft.Node, i
 			return
 		case strings.HasPrefix(name, "x-forwarded-") || name == "forwarded" || name == "via" || name == "connection" || name == "upgrade":
 			t.im.Standard(d, "upstreams are told who the client is, and connections are upgraded, by themselves")
-			if len(args) > 1 && t.im.Outcome(d) == draft.Translated {
-				return
-			}
 			return
 		}
 	}
-	if err := fieldRule(to, field, args[1:], in); err != nil {
+	t.field(d, to, field, args[1:], in)
+}
+
+// field adds a rule on a header field: +name adds, -name removes, ?name is for where there
+// is none.
+func (t *site) field(d *draft.Directive, to *plan.Fields, field string, args []string, in where) {
+	name, bare := strings.TrimLeft(field, "+-?>"), strings.TrimPrefix(field, ">")
+	op, value, err := headers.Set, "", error(nil)
+	switch {
+	case name == "" || strings.ContainsAny(name, "*{} "):
+		err = fmt.Errorf("%s is no name of a field: write them one by one", field)
+	case bare[0] == '-':
+		op = headers.Remove
+	case len(args) != 1:
+		err = errors.New("a field has one value, which is not searched and replaced: set the whole one")
+	default:
+		if value, err = template(args[0], in, ""); err != nil {
+			err = fmt.Errorf("write the value by hand: %w", err)
+		}
+		op = map[byte]headers.Op{'+': headers.Add, '?': headers.Default}[bare[0]]
+		op = cmp.Or(op, headers.Set)
+	}
+	if err != nil {
 		t.im.Leave(d, err.Error())
 		return
 	}
+	if why := to.Put(op, name, value); why != "" {
+		t.im.Standard(d, why)
+		return
+	}
 	t.im.Used(d)
-}
-
-// fieldRule puts a rule on a header field into set, add, default or remove.
-func fieldRule(to *draft.Node, field string, args []string, in where) error {
-	name := strings.TrimLeft(field, "+-?>")
-	if name == "" || strings.ContainsAny(name, "*{} ") {
-		return fmt.Errorf("%s is no name of a field: write them one by one", field)
-	}
-	if strings.HasPrefix(strings.TrimPrefix(field, ">"), "-") {
-		list := to.Get("remove")
-		if list == nil {
-			list = draft.List().Flow()
-			to.Set("remove", list)
-		}
-		list.Add(draft.Text(name))
-		return nil
-	}
-	if len(args) > 1 {
-		return errors.New("values are not searched and replaced: set the whole one")
-	}
-	if len(args) == 0 {
-		return errors.New("a value is missing")
-	}
-	value, err := template(args[0], in, "")
-	if err != nil {
-		return fmt.Errorf("write the value by hand: %w", err)
-	}
-	key := "set"
-	switch strings.TrimPrefix(field, ">")[0] {
-	case '+':
-		key = "add"
-	case '?':
-		key = "default"
-	}
-	to.Child(key).Set(name, draft.Text(value))
-	return nil
 }

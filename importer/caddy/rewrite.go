@@ -2,11 +2,11 @@ package caddy
 
 import (
 	"fmt"
-	"millrace/importer/plan"
 	"regexp"
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/importer/plan"
 )
 
 // changes translates the directives that change a request's path (rewrite, uri,

@@ -2,11 +2,11 @@ package caddy
 
 import (
 	"fmt"
-	"millrace/importer/plan"
 	"slices"
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/importer/plan"
 )
 
 // site is a block of a Caddyfile that is being translated: first into a list of answers in

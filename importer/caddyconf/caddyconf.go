@@ -245,20 +245,16 @@ func (p *parser) names(d *draft.Directive) ([]string, error) {
 	if pattern == "" {
 		return nil, fmt.Errorf("%s: import needs the name of a snippet or file", d.At())
 	}
-	if !filepath.IsAbs(pattern) {
-		pattern = filepath.Join(filepath.Dir(d.File), pattern)
-	}
-	names, err := p.Files.Glob(pattern)
+	names, err := p.Names(pattern, filepath.Dir(d.File))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", d.At(), err)
 	}
-	if len(names) == 0 && !strings.ContainsAny(pattern, "*?[") {
-		return nil, fmt.Errorf("%s: there is neither a snippet nor a file %s", d.At(), d.Arg(0))
+	if len(names) == 1 && !strings.ContainsAny(pattern, "*?[") {
+		if found, err := p.Files.Glob(names[0]); err != nil || len(found) == 0 {
+			return nil, fmt.Errorf("%s: there is neither a snippet nor a file %s", d.At(), d.Arg(0))
+		}
 	}
-	// Caddy reads no hidden files for a pattern.
-	return slices.DeleteFunc(names, func(n string) bool {
-		return strings.HasPrefix(filepath.Base(n), ".") && !strings.HasPrefix(filepath.Base(pattern), ".")
-	}), nil
+	return names, nil
 }
 
 // expand replaces imports by what they stand for.

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"millrace/importer/draft"
 	"net"
 	"os"
 	"os/exec"
@@ -15,6 +14,7 @@ import (
 	"strings"
 
 	"millrace/importer/caddy"
+	"millrace/importer/draft"
 )
 
 // CaddyOptions say how Caddy is started.

@@ -64,7 +64,9 @@ func (r *Reader) Names(pattern, dir string) ([]string, error) {
 		return nil, fmt.Errorf("include %s: %w", pattern, err)
 	}
 	slices.Sort(names)
-	return names, nil
+	return slices.DeleteFunc(names, func(n string) bool { // nobody's wildcards match hidden files
+		return strings.HasPrefix(filepath.Base(n), ".") && !strings.HasPrefix(filepath.Base(pattern), ".")
+	}), nil
 }
 
 // includedError is that of an included file, which names its place already.

@@ -1,12 +1,12 @@
 package nginx
 
 import (
-	"millrace/importer/plan"
 	"regexp"
 	"slices"
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/importer/plan"
 )
 
 // insideAlias reports whether a location with an expression is in one with an alias, as

@@ -3,9 +3,10 @@ package nginx
 import (
 	"fmt"
 	"maps"
-	"millrace/importer/draft"
 	"slices"
 	"strings"
+
+	"millrace/importer/draft"
 )
 
 // Check finds a directive that has swallowed the next line since its ";" is missing:

@@ -96,8 +96,6 @@ func (t *site) copied(l *location, d *draft.Directive) bool {
 // asks sets the auth that authRequest has found.
 func (l *location) asks(node *draft.Node) {
 	auth := draft.Map().Set("url", draft.Text(l.authURL))
-	if len(l.copies) > 0 {
-		auth.Set("copy", draft.Texts(l.copies...))
-	}
+	auth.FillTexts("copy", l.copies)
 	node.Set("auth", auth.Flow())
 }

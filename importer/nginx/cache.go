@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/importer/plan"
+	"millrace/internal/route/headers"
 )
 
 // cache translates proxy_cache; it returns the job, cache or proxy.
@@ -23,29 +25,38 @@ func (t *site) cache(l *location, o *draft.Node) string {
 	if d := l.last("proxy_ignore_headers"); d != nil {
 		t.im.Leave(d, "a rule of the cache with ttl counts more than what the answer says: rules: [{path: /*, ttl: 10m}]; share: true for answers with cookies")
 	}
-	if headers := o.Get("request_headers"); headers != nil {
+	if o.Get("request_headers") != nil {
 		o.Remove("request_headers")
-		for _, d := range l.all("proxy_set_header") {
-			switch strings.ToLower(d.Arg(0)) {
-			case "host", "upgrade", "connection", "x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "forwarded":
-			case "x-real-ip":
-				t.im.Partly(d, "a cache's answers are for everyone: its upstream is not told of one client")
-			default:
-				if strings.Contains(d.Arg(1), "$") {
-					t.im.Leave(d, "a cache's answers are for everyone: its request_headers have no variables")
-					continue
-				}
-				h := o.Child("request_headers").Flow()
-				if d.Arg(1) == "" {
-					h.Set("remove", draft.Texts(d.Arg(0)))
-				} else {
-					h.Child("set").Flow().Set(d.Arg(0), draft.Text(d.Arg(1)))
-				}
-			}
-		}
+		t.sharedHeaders(l, o)
 	}
 	t.ownFolder(o)
 	return "cache"
+}
+
+// sharedHeaders are the fields that the upstream of a cache is told: its answers are for
+// everyone.
+func (t *site) sharedHeaders(l *location, o *draft.Node) {
+	fields := &plan.Fields{Requests: true}
+	for _, d := range l.all("proxy_set_header") {
+		name := strings.ToLower(d.Arg(0))
+		op := headers.Set
+		switch {
+		case name == "host" || name == "x-forwarded-proto" || name == "x-forwarded-host":
+			continue
+		case name == "x-real-ip":
+			t.im.Partly(d, "a cache's answers are for everyone: its upstream is not told of one client")
+			continue
+		case strings.Contains(d.Arg(1), "$"):
+			if fields.Put(headers.Remove, d.Arg(0), "") == "" {
+				t.im.Leave(d, "a cache's answers are for everyone: its request_headers have no variables")
+			}
+			continue
+		case d.Arg(1) == "":
+			op = headers.Remove
+		}
+		fields.Put(op, d.Arg(0), d.Arg(1))
+	}
+	o.Fill("request_headers", fields.Node().Flow())
 }
 
 // ownFolder gives a cache with options of its own a folder of its own, where nginx has
@@ -97,9 +108,7 @@ func (t *site) cacheTimes(l *location, o *draft.Node) {
 			rules.Add(draft.Map().Set("status", draft.Texts(others...)).Set("ttl", draft.Text(age)).Flow())
 		}
 	}
-	if rules.Len() > 0 {
-		o.Set("rules", rules)
-	}
+	o.Fill("rules", rules)
 }
 
 // cacheStale translates proxy_cache_use_stale. nginx keeps what has expired as
@@ -142,12 +151,8 @@ func (t *site) cacheKey(l *location, o *draft.Node) {
 		}
 	}
 	t.im.Standard(d, "host, path and query are the key of an answer")
-	if len(headers) > 0 {
-		key.Set("headers", draft.Texts(headers...))
-	}
-	if len(cookies) > 0 {
-		key.Set("cookies", draft.Texts(cookies...))
-	}
+	key.FillTexts("headers", headers)
+	key.FillTexts("cookies", cookies)
 	if !strings.Contains(d.Arg(0), "request_uri") && !strings.Contains(d.Arg(0), "args") {
 		key.Set("no_query", draft.Number(true))
 	}

@@ -3,13 +3,13 @@ package nginx
 import (
 	"errors"
 	"fmt"
-	"millrace/importer/plan"
 	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/importer/plan"
 )
 
 // condition translates an if: each way in which it may hold becomes a rule.

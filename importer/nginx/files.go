@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -172,7 +173,7 @@ func (t *site) tries(d *draft.Directive) (list []string, err error) {
 		}
 		text = strings.ReplaceAll(text, "$document_root", "")
 		out, err := template(text, map[string]string{"uri": "{path}", "document_uri": "{path}", "host": "{host}"}, t.server.values)
-		if err != nil || strings.Contains(out, "?") && !last {
+		if err != nil || strings.Contains(out, "?") && !last || regexp.MustCompile(`\{\d`).MatchString(out) {
 			return nil, fmt.Errorf("write try with {path} and paths of the site: %s cannot be", text)
 		}
 		if before, query, has := strings.Cut(out, "?"); has {

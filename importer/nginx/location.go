@@ -3,12 +3,12 @@ package nginx
 import (
 	"cmp"
 	"fmt"
-	"millrace/importer/plan"
 	"slices"
 	"strconv"
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/importer/plan"
 )
 
 // location translates a location: its rules, and the route that answers.

@@ -3,12 +3,12 @@ package nginx
 import (
 	"cmp"
 	"fmt"
-	"millrace/importer/plan"
 	"path"
 	"slices"
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/importer/plan"
 )
 
 // fastcgi translates a location with fastcgi_pass. "location ~ \.php$" becomes the php of
@@ -36,13 +36,14 @@ func (t *site) fastcgi(l *location) *draft.Node {
 	return draft.Map().Set("static", draft.Map().Set("root", draft.Text(root)).Flow()).Set("php", php)
 }
 
-// hasFiles reports whether a prefix location serves files of the same folder,
-// and none of them lets clients in whom the location for PHP keeps out.
+// hasFiles reports whether a prefix location serves files of the same folder, that for all
+// paths among them, and none of them lets clients in whom the location for PHP keeps out.
 func (t *site) hasFiles(php *location) bool {
 	if slices.ContainsFunc(t.locations, func(l *location) bool { return t.filesFor(l, php) && !guardedAs(l, php) }) {
 		return false
 	}
-	return slices.ContainsFunc(t.locations, func(l *location) bool { return t.filesFor(l, php) })
+	root := slices.IndexFunc(t.locations, func(l *location) bool { return l.path == "/" && l.isPrefix() && l.outer == nil })
+	return (root < 0 || t.filesFor(t.locations[root], php)) && slices.ContainsFunc(t.locations, func(l *location) bool { return t.filesFor(l, php) })
 }
 
 // guardedAs reports whether a location keeps out at least the clients that another does.
@@ -160,6 +161,8 @@ func (t *site) phpParams(l *location, o *draft.Node) {
 			t.phpRoot(l, d, o)
 		case slices.Contains(builtInParams(), name) && (strings.Contains(value, "$") || value == "" || name == "GATEWAY_INTERFACE" || name == "REDIRECT_STATUS"):
 			t.im.Standard(d, "the parameters of PHP are built in")
+		case strings.HasPrefix(name, "HTTP_"):
+			t.im.Leave(d, "parameters that begin with HTTP_ are the fields of requests, which scripts get as they came")
 		default:
 			if text, err := template(value, nil, t.captures("")); err != nil {
 				t.im.Leave(d, fmt.Sprintf("params of php have no variables: %v", err))
@@ -169,9 +172,7 @@ func (t *site) phpParams(l *location, o *draft.Node) {
 			}
 		}
 	}
-	if params.Len() > 0 {
-		o.Set("params", params.Flow())
-	}
+	o.Fill("params", params.Flow())
 }
 
 // phpRoot translates the folder as php-fpm sees it.

@@ -2,7 +2,6 @@ package nginx
 
 import (
 	"fmt"
-	"millrace/importer/plan"
 	"net"
 	"net/url"
 	"regexp"
@@ -10,6 +9,8 @@ import (
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/importer/plan"
+	"millrace/internal/route/headers"
 )
 
 // upstream is a group of servers.
@@ -255,15 +256,20 @@ func (t *site) proxyPath(l *location, to *target, o *draft.Node) error {
 		if err != nil {
 			return fmt.Errorf("write the upstream's path by hand: %w", err)
 		}
-		list := draft.List()
-		list.Add(draft.Map().Set("path", draft.Verbatim(wholePath(l.expr))).Set("to", draft.Text(path)).Flow())
-		o.Set("rewrite", list)
+		o.Set("rewrite", rewriting(wholePath(l.expr), path))
 	case l.kind == exactLocation:
-		list := draft.List()
-		list.Add(draft.Map().Set("path", draft.Verbatim(regexp.QuoteMeta(l.path))).Set("to", draft.Text(to.path)).Flow())
-		o.Set("rewrite", list)
-	case strings.ContainsAny(to.path, "$?"):
-		return fmt.Errorf("write the upstream's path with rewrite of the proxy: %s has variables or a query", to.path)
+		o.Set("rewrite", rewriting(regexp.QuoteMeta(l.path), to.path))
+	case strings.Contains(to.path, "$"): // then it is the whole path, whatever the request's
+		path, err := t.text(to.path, "")
+		if err == nil {
+			path, err = numbered(path, "")
+		}
+		if err != nil {
+			return fmt.Errorf("write the upstream's path with rewrite of the proxy: %w", err)
+		}
+		o.Set("rewrite", rewriting(".*", path))
+	case strings.Contains(to.path, "?"):
+		return fmt.Errorf("write the upstream's path with rewrite of the proxy: %s has a query", to.path)
 	default:
 		if p := strings.TrimSuffix(to.path, "/"); p != "" {
 			for i, item := range to.to {
@@ -279,6 +285,13 @@ func (t *site) proxyPath(l *location, to *target, o *draft.Node) error {
 		}
 	}
 	return nil
+}
+
+// rewriting is a list of one rewrite of a proxy.
+func rewriting(expr, to string) *draft.Node {
+	list := draft.List()
+	list.Add(draft.Map().Set("path", draft.Verbatim(expr)).Set("to", draft.Text(to)).Flow())
+	return list
 }
 
 // numbered has groups by their numbers, as the proxy's rewrite does, and leaves out the
@@ -328,8 +341,13 @@ func (t *site) proxyRewrites(l *location, o *draft.Node) {
 			if to, err = t.text(strings.TrimSuffix(d.Arg(1), "?"), expr); err == nil {
 				to, err = numbered(to, expr)
 			}
+			if strings.HasPrefix(to, "{1}") { // the slash in front goes before the group
+				expr, to = strings.Replace(strings.Replace(expr, "^(.*)$", "^/(.*)$", 1), "(/", "/(", 1), "/"+to
+			}
+			if err == nil && (expr != "^/(.*)$" || to != "/{1}") {
+				rewriting(wholePath(expr), to).Each(func(n *draft.Node, _ []string) { list.Add(n) })
+			}
 			if err == nil {
-				list.Add(draft.Map().Set("path", draft.Verbatim(wholePath(expr))).Set("to", draft.Text(to)).Flow())
 				t.im.Used(d)
 			}
 		}
@@ -376,7 +394,7 @@ func (t *site) proxyTimes(l *location, o *draft.Node) {
 
 // proxyHeaders translates what upstreams are told.
 func (t *site) proxyHeaders(l *location, o *draft.Node, to *target) {
-	set, remove := draft.Map(), []string{}
+	fields := &plan.Fields{Requests: true}
 	host := to.hostName
 	for _, d := range l.all("proxy_set_header", "grpc_set_header") {
 		name, value := d.Arg(0), d.Arg(1)
@@ -396,44 +414,35 @@ func (t *site) proxyHeaders(l *location, o *draft.Node, to *target) {
 				}
 			}
 		}
-		if value == "" {
-			remove = append(remove, name)
-			t.im.Used(d)
-			continue
-		}
-		if value == "$http_"+strings.ToLower(strings.ReplaceAll(name, "-", "_")) {
+		op, text, err := headers.Set, "", error(nil)
+		switch {
+		case value == "":
+			op = headers.Remove
+		case value == "$http_"+strings.ToLower(strings.ReplaceAll(name, "-", "_")):
 			t.im.Standard(d, "fields of the request are passed on")
 			continue
-		}
-		if t.copied(l, d) {
+		case t.copied(l, d):
 			continue
-		}
-		if value == "$remote_user" && t.passwordNeeded(l) {
+		case value == "$remote_user" && t.passwordNeeded(l):
 			t.im.Used(d)
 			l.userField = name
 			continue
+		default:
+			if text, err = t.headerText(value, false); err != nil {
+				t.im.Leave(d, fmt.Sprintf("write it into request_headers, %v: the upstream does not get the field, nor a client's own", err))
+				op = headers.Remove // whatever the upstream takes it for
+			}
 		}
-		if text, err := t.headerText(value); err != nil {
-			t.im.Leave(d, fmt.Sprintf("write it into request_headers, %v: the upstream does not get the field, nor a client's own", err))
-			remove = append(remove, name) // whatever the upstream takes it for
-		} else {
-			set.Set(name, draft.Text(text))
-			t.im.Used(d)
+		if why := fields.Put(op, name, text); why != "" {
+			t.im.Standard(d, why)
+			continue
 		}
+		t.im.Used(d)
 	}
 	if host != "" {
 		o.Set("host", draft.Text(host))
 	}
-	headers := draft.Map()
-	if set.Len() > 0 {
-		headers.Set("set", set.Flow())
-	}
-	if len(remove) > 0 {
-		headers.Set("remove", draft.Texts(remove...))
-	}
-	if headers.Len() > 0 {
-		o.Set("request_headers", headers.Flow())
-	}
+	o.Fill("request_headers", fields.Node().Flow())
 }
 
 // hostFor is what the upstream is told as Host.
@@ -451,13 +460,13 @@ func (t *site) hostFor(d *draft.Directive, value string) string {
 	return "client"
 }
 
-// headerText is a value for a field with our variables. Braces are doubled.
-func (t *site) headerText(value string) (string, error) {
+// headerText is a value for a field of answers or requests with our variables.
+func (t *site) headerText(value string, answer bool) (string, error) {
 	bare := variable().ReplaceAllString(value, "\x00")
 	if strings.Contains(bare, "{") {
 		return "", fmt.Errorf("%q has braces", value)
 	}
-	return template(value, headerVariables(), t.captures(""))
+	return template(value, headerVariables(answer), t.captures(""))
 }
 
 func (t *site) proxyTLS(l *location, o *draft.Node) {
@@ -489,9 +498,7 @@ func (t *site) proxyTLS(l *location, o *draft.Node) {
 		t.im.Standard(d, "certificates of upstreams are checked, which nginx does not unless told: tls: {insecure: true} if this one has none that is trusted")
 		t.insecure(l, d, tls)
 	}
-	if tls.Len() > 0 {
-		o.Set("tls", tls.Flow())
-	}
+	o.Fill("tls", tls.Flow())
 }
 
 // insecure keeps upstreams with addresses for names working: no authority has
@@ -547,9 +554,7 @@ func (t *site) proxyRetries(l *location, o *draft.Node) {
 				t.im.Leave(d, "retries are for statuses of 500 and more: "+w)
 			}
 		}
-		if len(statuses) > 0 {
-			retries.Set("status", draft.Texts(statuses...))
-		}
+		retries.FillTexts("status", statuses)
 	}
 	if d := l.last("proxy_next_upstream_tries"); d != nil {
 		if n, err := strconv.Atoi(d.Arg(0)); err == nil && n > 0 {
@@ -560,7 +565,5 @@ func (t *site) proxyRetries(l *location, o *draft.Node) {
 	if d := l.last("proxy_next_upstream_timeout"); d != nil {
 		t.im.Standard(d, "retries have a budget instead of a time")
 	}
-	if retries.Len() > 0 {
-		o.Set("retries", retries.Flow())
-	}
+	o.Fill("retries", retries.Flow())
 }

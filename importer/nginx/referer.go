@@ -2,9 +2,10 @@ package nginx
 
 import (
 	"errors"
-	"millrace/importer/plan"
 	"regexp"
 	"strings"
+
+	"millrace/importer/plan"
 )
 
 // invalidReferer is the condition that a request comes from a page of none of the

@@ -1,10 +1,11 @@
 package nginx
 
 import (
-	"millrace/importer/plan"
 	"regexp"
 	"strings"
 	"testing"
+
+	"millrace/importer/plan"
 )
 
 // TestReferers: which pages a list of valid_referers takes for good.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"millrace/importer/plan"
 	"path"
 	"regexp"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/importer/plan"
 )
 
 // serverRules translates the rewrites and returns of a server block itself; true: they

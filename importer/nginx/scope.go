@@ -1,8 +1,9 @@
 package nginx
 
 import (
-	"millrace/importer/draft"
 	"slices"
+
+	"millrace/importer/draft"
 )
 
 // scope is a block and the blocks that it is in: a setting comes from the nearest that

@@ -52,6 +52,7 @@ func TestParse(t *testing.T) {
 			"  set $x ${y}z;\n  if ($a ~ ^/(b|c)$) { break; }\n  root C:\\\\x\\ y;}\n",
 		"/etc/nginx/sites/b.conf":  "content_by_lua_block { -- } comment\n  local s = \"}\" if x { y } }\nserver_tokens off;",
 		"/etc/nginx/sites/c.other": "}",
+		"/etc/nginx/sites/.a.conf": "}", // an editor's
 	}))
 	if err != nil {
 		t.Fatal(err)

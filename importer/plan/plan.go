@@ -123,9 +123,7 @@ func (c *Config) Sites() *draft.Node {
 			continue
 		}
 		node := draft.Map()
-		if len(hosts) > 0 {
-			node.Set("hosts", draft.Texts(hosts...))
-		}
+		node.FillTexts("hosts", hosts)
 		for _, n := range s.Names {
 			taken[n] = true
 		}
