@@ -118,12 +118,16 @@ func structs(t reflect.Type) []reflect.Type {
 // readComments reads the comments of all option types from their source.
 func readComments(t *testing.T) map[string]string {
 	t.Helper()
-	r := new(jsonschema.Reflector)
+	r, read := new(jsonschema.Reflector), map[string]bool{}
 	for _, s := range structs(reflect.TypeFor[Config]()) {
 		dir, ok := strings.CutPrefix(s.PkgPath(), "millrace/")
 		if !ok {
 			t.Fatalf("%s is not ours", s)
 		}
+		if read[dir] {
+			continue
+		}
+		read[dir] = true
 		if err := r.AddGoComments("millrace", dir, jsonschema.WithFullComment()); err != nil {
 			t.Fatal(err)
 		}

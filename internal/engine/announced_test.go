@@ -28,6 +28,7 @@ func announcing(t *testing.T, from, addr, header string) net.Conn {
 // TestProxyProtocol: who is named in front of a connection is the client, on every
 // road; nobody else may name one, and who must name one says so.
 func TestProxyProtocol(t *testing.T) {
+	t.Parallel() // it mostly waits
 	cert, key, pool := certificate(t)
 	dir := folder(t, map[string]string{"index.html": "home"})
 	servertest.WithLaneAndWithout(t, func(t *testing.T, off bool) {

@@ -408,6 +408,7 @@ func TestCarriedAlone(t *testing.T) {
 // TestMissedTogether: of clients that ask for the same at once, loops and goroutines
 // alike, the application hears once.
 func TestMissedTogether(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := newCached(t, false, "memory: 8MiB")
 	for _, path := range []string{"/page", "/slow", "/large"} {
 		for i := range 20 {

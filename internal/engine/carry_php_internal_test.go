@@ -248,6 +248,7 @@ const incomplete = "no whole answer"
 // TestCarriedToPHPAtOnce: everybody gets their own answer, and no place is lost,
 // also where clients leave.
 func TestCarriedToPHPAtOnce(t *testing.T) {
+	t.Parallel() // it mostly waits
 	_, on := phpServer(t, false)
 	say(t, on, get("/app/echo.php"))
 	var all sync.WaitGroup
@@ -277,6 +278,7 @@ func TestCarriedToPHPAtOnce(t *testing.T) {
 // TestCarriedToPHP: what the loops pass on to php-fpm reaches it, and its answer the
 // client, as by the handler, whatever the application does wrong.
 func TestCarriedToPHP(t *testing.T) {
+	t.Parallel() // it mostly waits
 	with, on := phpServer(t, false)
 	without, off := phpServer(t, true)
 	asked := uint64(0)

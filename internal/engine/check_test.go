@@ -131,6 +131,7 @@ func publicKey(t *testing.T) string {
 // TestCheckIsServe: check refuses what a server refuses, and nothing else, whatever
 // has become of a file or folder that the config names.
 func TestCheckIsServe(t *testing.T) {
+	t.Parallel() // it mostly waits
 	dir := t.TempDir()
 	text := named(t, dir)
 	if checked, served := verdicts(text); checked != "" || served != "" {

@@ -19,6 +19,7 @@ import (
 // TestClientBehindProxy: the log has the client that a trusted proxy names, from
 // both roads, and nobody else can name one.
 func TestClientBehindProxy(t *testing.T) {
+	t.Parallel() // it mostly waits
 	dir := t.TempDir()
 	log := filepath.Join(dir, "access.log")
 	site := filepath.Join(dir, "site")

@@ -10,6 +10,7 @@ import (
 // TestOneBadPageClosesNothing: a page that crashes the application, asked for again and
 // again by one visitor, leaves all others open, with one server and with two.
 func TestOneBadPageClosesNothing(t *testing.T) {
+	t.Parallel() // it mostly waits
 	crash := func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case strings.HasSuffix(r.URL.Path, "/cut"):

@@ -146,6 +146,7 @@ func column(p dashboard.Panel, key, where, is string) (sum float64) {
 // TestDashboardCounts: what was asked for is shown, the fast lane's answers
 // included, although no log is written.
 func TestDashboardCounts(t *testing.T) {
+	t.Parallel() // it mostly waits
 	site, admin, _ := dashboardSite(t)
 	const n = 50
 	for range n {
@@ -187,6 +188,7 @@ func TestDashboardCounts(t *testing.T) {
 // TestDashboardCertificates: those of files are shown as well, and what is wrong
 // with them is said.
 func TestDashboardCertificates(t *testing.T) {
+	t.Parallel()                      // it mostly waits
 	cert, key, pool := certificate(t) // for one more day, of a day and an hour
 	root := folder(t, map[string]string{"index.html": "page"})
 	srv := start(t, withAdmin(t, fmt.Sprintf("listen: []\nlog: {format: off}\nadmin: {listen: '127.0.0.1:0'}\ntls: {listen: 127.0.0.1:0, cert: %s, key: %s}\nsites: [{routes: {/: {static: {root: %s}}}}]", cert, key, root)))
@@ -213,6 +215,7 @@ func TestDashboardCertificates(t *testing.T) {
 // TestDashboardReload: a reload that failed is the first thing that is said, with the
 // reason, until one succeeds.
 func TestDashboardReload(t *testing.T) {
+	t.Parallel() // it mostly waits
 	text := fmt.Sprintf("listen: 127.0.0.1:0\nlog: {format: off}\nadmin: {listen: '127.0.0.1:0'}\nsites: [{routes: {/: {static: {root: %s}}}}]", folder(t, map[string]string{"index.html": "page"}))
 	srv := start(t, withAdmin(t, text))
 	said := func() []dashboard.Row { return panel(t, "http://"+srv.AdminAddr(), "problems").Rows }
@@ -326,6 +329,7 @@ func TestDashboardButtons(t *testing.T) {
 
 // TestDashboardEvents: changes come by themselves, to a bounded number of browsers.
 func TestDashboardEvents(t *testing.T) {
+	t.Parallel() // it mostly waits
 	site, admin, _ := dashboardSite(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -18,6 +18,7 @@ import (
 // somebody reads the body, and is not kept waiting where nobody does (RFC 9110,
 // 10.1.1).
 func TestClientsThatWaitToContinue(t *testing.T) {
+	t.Parallel()                            // it mostly waits
 	t.Cleanup(func() { _ = goleak.Find() }) // net/http lingers for half a second where it has refused something
 	up := application(t, func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -73,7 +74,7 @@ sites:
 // told to go on.
 func (w *way) waits(method, path string, length int64) (status int, body string) {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(w.Context(), 20*time.Second)
 	defer cancel()
 	pr, pw := io.Pipe()
 	defer pr.Close()

@@ -39,6 +39,7 @@ func lanes(t *testing.T, file string) (list []string) {
 
 // TestExplain holds explanations against what the server does.
 func TestExplain(t *testing.T) {
+	t.Parallel() // it mostly waits
 	dir := folder(t, map[string]string{
 		"index.html": "home", "about.html": "about", "docs/index.html": "docs", "missing.html": "missing",
 		"new/x.html": "new", ".secret": "s", "a.php": "p", "one/index.html": "one", "two/index.html": "two",

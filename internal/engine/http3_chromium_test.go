@@ -17,6 +17,7 @@ import (
 
 // A browser loads a page and its script over HTTP/3, and says so itself.
 func TestChromiumOverHTTP3(t *testing.T) {
+	t.Parallel() // it mostly waits
 	if testing.Short() {
 		t.Skip("a browser is not short")
 	}

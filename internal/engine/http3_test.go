@@ -154,6 +154,7 @@ func TestHTTP3Reload(t *testing.T) {
 
 // A drain lets requests end, tells clients to go, and closes idle connections.
 func TestHTTP3Drain(t *testing.T) {
+	t.Parallel() // it mostly waits
 	begun, finish := make(chan struct{}), make(chan struct{})
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/late" {

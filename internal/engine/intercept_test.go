@@ -14,6 +14,7 @@ import (
 // also when it comes from the cache; pages are for what the server says itself, and for
 // an application's answers where a config wants that.
 func TestInterceptErrors(t *testing.T) {
+	t.Parallel() // it mostly waits
 	application := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain")
 		w.Header().Set("Cache-Control", "max-age=60")

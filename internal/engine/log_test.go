@@ -26,6 +26,7 @@ func logged(t *testing.T, path, text string) string {
 // What is not to be logged is not, whoever answers: hot answers, 304 and large files
 // among them.
 func TestNoLog(t *testing.T) {
+	t.Parallel() // it mostly waits
 	dir := folder(t, map[string]string{"a.txt": "a", "large.bin": strings.Repeat("x", 600<<10)})
 	path := filepath.Join(t.TempDir(), "access.log")
 	everyWayWith(t, fmt.Sprintf("sites:\n- routes:\n    /: {static: {root: %[1]q}}\n    /quiet/: {static: {root: %[1]q}, no_log: true}\n", dir), func(cfg *config.Config) {

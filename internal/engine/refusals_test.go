@@ -15,6 +15,7 @@ import (
 // A request that is refused gets the same answer over every protocol and from every
 // job: its text, and what it is.
 func TestRefusalsAreAlike(t *testing.T) {
+	t.Parallel()                            // it mostly waits
 	t.Cleanup(func() { _ = goleak.Find() }) // net/http lingers for half a second where it has refused a body
 	up := application(t, func(w http.ResponseWriter, r *http.Request) {
 		_, err := io.Copy(io.Discard, r.Body)
@@ -75,6 +76,7 @@ sites:
 
 // What is refused before a site is known has one text, too.
 func TestRefusalsBeforeSitesAreAlike(t *testing.T) {
+	t.Parallel()                            // it mostly waits
 	t.Cleanup(func() { _ = goleak.Find() }) // net/http lingers for half a second where it has refused something
 	up := application(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "answered") })
 	everyWay(t, fmt.Sprintf(`

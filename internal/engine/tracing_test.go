@@ -83,6 +83,7 @@ const theirs = "4bf92f3577b34da6a3ce929d0e0e4736"
 // TestTracing: over every protocol, a trusted proxy's trace and id go on to the
 // upstream, and into answer, log and spans; nobody else's do.
 func TestTracing(t *testing.T) {
+	t.Parallel() // it mostly waits
 	store := newSpanStore(t)
 	var mu sync.Mutex
 	var got http.Header

@@ -42,6 +42,9 @@ sites:
 					if job == "ws" && method != "GET" || method == "HEAD" && size > 0 {
 						continue
 					}
+					if size > 1<<20 && method != "GET" && method != "POST" { // of the other methods those that are small will do
+						continue
+					}
 					if job == "stream" && (size > 0 || len(method) < 6 && method[0] == 'P') { // it goes on as it comes
 						continue
 					}

@@ -241,6 +241,7 @@ func TestSocketsComeBack(t *testing.T) {
 
 // TestSocketsDrain: clients of a server that ends are told, and do not hold it up.
 func TestSocketsDrain(t *testing.T) {
+	t.Parallel() // it mostly waits
 	srv, err := engine.New(parse(t, fmt.Sprintf(socketSite, "", "x")), engine.Options{ErrorLog: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

@@ -194,6 +194,7 @@ func TestCarriedHTTP2Oracle(t *testing.T) {
 // TestCarriedHTTP2Faults: each way in which an upstream may go wrong ends as it does
 // without the loops.
 func TestCarriedHTTP2Faults(t *testing.T) {
+	t.Parallel() // it mostly waits
 	for _, s := range faulty.Scenarios() {
 		if s.Method != "" && s.Method != "GET" {
 			continue
@@ -292,6 +293,7 @@ func TestCarriedHTTP2Slow(t *testing.T) {
 // TestCarriedHTTP2ClientGoes: streams that are reset, and connections that are cut,
 // free their places.
 func TestCarriedHTTP2ClientGoes(t *testing.T) {
+	t.Parallel() // it mostly waits
 	to, _ := slowly(t)
 	r := relay(t, to, upstream.Options{Concurrency: 8, QueueTimeout: patience}, false)
 	for i := range 30 {
@@ -363,6 +365,7 @@ func TestCarriedHTTP2Windows(t *testing.T) {
 
 // TestCarriedHTTP2Drain: streams under way when the server drains are answered.
 func TestCarriedHTTP2Drain(t *testing.T) {
+	t.Parallel() // it mostly waits
 	p := newRelays(t)
 	p.set(false, append([]string{okHead + "Content-Length: 25\r\n\r\n"}, strings.Split(strings.Repeat("x", 25), "")...)...)
 	h := p.with.http2(t)
@@ -449,6 +452,7 @@ func TestCarriedHTTP2Together(t *testing.T) {
 // TestCarriedHTTP2Priority: a frame for net/http that is no stream takes the
 // connection from its loop, together with the requests that the loop has passed on.
 func TestCarriedHTTP2Priority(t *testing.T) {
+	t.Parallel() // it mostly waits
 	to, _ := slowly(t)
 	r := relay(t, to, upstream.Options{}, false)
 	for range 20 {

@@ -448,6 +448,7 @@ func TestCarriedPipeline(t *testing.T) {
 // TestCarriedFaults: each way in which an upstream may go wrong ends as it does
 // without the loops, and the next request is unharmed.
 func TestCarriedFaults(t *testing.T) {
+	t.Parallel() // it mostly waits
 	for _, s := range faulty.Scenarios() {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
@@ -538,6 +539,7 @@ func TestCarriedClientGoes(t *testing.T) {
 // TestCarriedDrain: a request under way when the server drains is answered, and
 // its connection closed.
 func TestCarriedDrain(t *testing.T) {
+	t.Parallel() // it mostly waits
 	p := newRelays(t)
 	p.warm(t)
 	p.set(false, append([]string{okHead + "Content-Length: 25\r\n\r\n"}, strings.Split(strings.Repeat("x", 25), "")...)...)

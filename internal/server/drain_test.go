@@ -282,6 +282,7 @@ func overAllAtOnce(t *testing.T, r *rig, begun *atomic.Int64) (clients []*client
 
 // Uploads under way in a drain may pause for longer than idle connections.
 func TestDrainWaitsForUploads(t *testing.T) {
+	t.Parallel() // it mostly waits
 	r := start(t, plan{})
 	overAllUploads := map[string]*client{}
 	for _, transport := range transports {

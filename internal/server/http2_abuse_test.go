@@ -207,9 +207,6 @@ func TestHPACKBomb(t *testing.T) {
 func TestHTTP2Silence(t *testing.T) {
 	t.Parallel()
 	const limit = 2 * time.Second
-	v := startVictim(t, Options{
-		HeaderTimeout: limit, BodyTimeout: limit, WriteTimeout: limit, IdleTimeout: limit, HandshakeTimeout: patience,
-	})
 	large := http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1}
 	for _, c := range []struct {
 		name    string
@@ -281,7 +278,10 @@ func TestHTTP2Silence(t *testing.T) {
 		}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			v.tb = t
+			t.Parallel()
+			v := startVictim(t, Options{
+				HeaderTimeout: limit, BodyTimeout: limit, WriteTimeout: limit, IdleTimeout: limit, HandshakeTimeout: patience,
+			})
 			v.watch()
 			bystander := v.bystander()
 			ended := make(chan error, c.clients)

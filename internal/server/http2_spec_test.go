@@ -33,6 +33,7 @@ var h2specFaults = map[string]string{
 // TestH2spec has h2spec look at both servers. Its version is pinned in
 // packaging/tools/h2spec/go.mod.
 func TestH2spec(t *testing.T) {
+	t.Parallel() // it mostly waits
 	cmd := exec.Command("go", "tool", "-C", filepath.Join("..", "..", "packaging", "tools", "h2spec"), "-n", "h2spec")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false -trimpath", "GOWORK=off")
 	out, err := cmd.Output()

@@ -252,6 +252,7 @@ func TestSmuggling(t *testing.T) {
 		"unread, expecting to continue":       {post("/unread", hot, "Expect: 100-continue") + hot, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			for i := range len(s.stream) {
 				cuts := []byte(nil)
 				if i > 0 && i < 200 {

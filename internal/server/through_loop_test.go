@@ -50,6 +50,7 @@ func TestBothAtOnce(t *testing.T) {
 // TestCutLeavesNumber: a connection that is cut while its handler runs does not
 // end the watch of the one that has its descriptor's number next.
 func TestCutLeavesNumber(t *testing.T) {
+	t.Parallel() // it mostly waits
 	begun, word := make(chan struct{}, 100), make(chan struct{})
 	mux := http.NewServeMux()
 	mux.Handle("/", newPages())
