@@ -93,19 +93,53 @@ func Trace(name string) bool {
 	return claims.have(b) || traces.have(b)
 }
 
-// table is a set of folded names.
+// table is a set of folded names, and of beginnings of names.
 type table struct {
-	names    []string // in order
-	prefixes []string
+	names, prefixes []string     // in order
+	by              [26]initials // their first letters
+}
+
+// initials are the names and prefixes with one first letter.
+type initials struct {
+	lengths                           uint64 // of the names, a bit for each
+	from, to, fromPrefix, afterPrefix uint8
+}
+
+// newTable makes a table of names of less than 64 bytes, and of prefixes, each in order.
+func newTable(names, prefixes []string) *table {
+	t := &table{names: names, prefixes: prefixes}
+	for i, name := range names {
+		by := &t.by[name[0]-'a']
+		if by.lengths == 0 {
+			by.from = uint8(i)
+		}
+		by.to = uint8(i + 1)
+		by.lengths |= 1 << len(name)
+	}
+	for i, prefix := range prefixes {
+		by := &t.by[prefix[0]-'a']
+		if by.afterPrefix == 0 {
+			by.fromPrefix = uint8(i)
+		}
+		by.afterPrefix = uint8(i + 1)
+	}
+	return t
 }
 
 func (t *table) have(name []byte) bool {
-	for _, p := range t.prefixes {
+	if len(name) == 0 || name[0] < 'a' || name[0] > 'z' {
+		return false
+	}
+	by := &t.by[name[0]-'a']
+	for _, p := range t.prefixes[by.fromPrefix:by.afterPrefix] {
 		if len(name) >= len(p) && string(name[:len(p)]) == p {
 			return true
 		}
 	}
-	from, to := 0, len(t.names)
+	if len(name) >= 64 || by.lengths>>len(name)&1 == 0 { // as for nearly all names
+		return false
+	}
+	from, to := int(by.from), int(by.to)
 	for from < to {
 		middle := int(uint(from+to) >> 1)
 		switch n := t.names[middle]; {

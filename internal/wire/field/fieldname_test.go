@@ -7,13 +7,19 @@ import (
 )
 
 func TestTables(t *testing.T) {
-	for which, table := range map[string]table{"claims": claims, "addresses": addresses, "overrides": overrides, "traces": traces} {
-		if !slices.IsSorted(table.names) {
+	for which, table := range map[string]*table{"claims": claims, "addresses": addresses, "overrides": overrides, "traces": traces} {
+		if !slices.IsSorted(table.names) || !slices.IsSorted(table.prefixes) {
 			t.Errorf("%s is searched and not in order", which)
 		}
 		for _, n := range slices.Concat(table.names, table.prefixes) {
 			if Fold(n) != n || !table.have([]byte(n)) {
 				t.Errorf("%s: %q is not folded, or not found", which, n)
+			}
+			for _, other := range []string{n + "x", n[:len(n)-1], n[1:], "x" + n, n[:len(n)-1] + "z", strings.Repeat(n, 20), ""} {
+				want := slices.Contains(table.names, other) || slices.ContainsFunc(table.prefixes, func(p string) bool { return strings.HasPrefix(other, p) })
+				if got := table.have([]byte(other)); got != want {
+					t.Errorf("%s: %q is found: %t", which, other, got)
+				}
 			}
 		}
 	}
