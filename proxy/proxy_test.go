@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"millrace/internal/process/servertest"
+	"millrace/internal/route/headers"
 	"millrace/internal/upstream"
 	"millrace/internal/wire/field"
 	"millrace/internal/wire/message"
@@ -94,6 +95,23 @@ func TestHost(t *testing.T) {
 		if got := r.told(q); !strings.HasPrefix(got.Host, want) || got.Header.Get("X-Forwarded-Host") != "blog.example" {
 			t.Errorf("host: %q: the upstream is asked for %q, forwarded %q", host, got.Host, got.Header.Get("X-Forwarded-Host"))
 		}
+	}
+}
+
+// TestNamelessClients: rules for User-Agent hold where a client sends none.
+func TestNamelessClients(t *testing.T) {
+	for want, rules := range map[string]headers.Options{
+		"nobody": {Default: map[string]string{"User-Agent": "nobody"}},
+		"more":   {Add: map[string]string{"User-Agent": "more"}},
+		"set":    {Set: map[string]string{"User-Agent": "set"}},
+		"":       {Set: map[string]string{"X-Other": "x"}},
+	} {
+		servertest.OverProtocols(t, func(t *testing.T, protocol string) {
+			r := newRig(t, protocol, Options{RequestHeaders: rules}, http.HandlerFunc(tell))
+			if got := r.told(r.request("GET", "/", nil, "User-Agent", "")).Header.Get("User-Agent"); got != want {
+				t.Errorf("%+v: the upstream is told %q", rules, got)
+			}
+		})
 	}
 }
 
