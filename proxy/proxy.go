@@ -264,7 +264,6 @@ var errUpload = errors.New("the request's body could not be taken in")
 func (h *Handler) ask(r *http.Request, out *upstream.Request, body *upload, relay *interim) (*upstream.Answer, error) {
 	if p, started := lane.Take[*passage](r, h); started {
 		h.handedOver(p.began, p.beyond)
-		defer p.release()
 		return h.loops.Continue(r.Context(), out, &p.Passage, relay.pass)
 	}
 	h.copies.send(out, body)

@@ -13,7 +13,7 @@ import (
 const (
 	given    uint32 = iota // a request has been given this connection
 	asked                  // and has written to it
-	answered               // after which bytes came
+	replied                // after which bytes came
 	returned               // the answer is whole, and the connection back in the pool
 )
 
@@ -51,11 +51,10 @@ type conn struct {
 	mu                  sync.Mutex
 	changed             sync.Cond // parked or closed
 	records             records   // of TLS
-	uses                int       // how many requests were given it
+	past                          // without since
 	parked              bool      // the reader has found nothing, and waits for more
 	looked              bool      // no bytes have come since the reader asked for some
 	reportedUnsolicited bool      // onUnsolicited was called
-	suspects            []func()  // of the latest answers, oldest first: see OnSuspect
 }
 
 // What a connection speaks, once it is known.
@@ -112,7 +111,7 @@ func (c *conn) received(b []byte) {
 	}
 	switch c.phase.Load() {
 	case asked:
-		c.phase.Store(answered)
+		c.phase.Store(replied)
 	case given:
 		c.spoke.Store(c.spoke.Load() || c.plain || c.uses > 1) // a TLS server may send tickets after the handshake
 	case returned:
@@ -197,18 +196,6 @@ func (c *conn) reportUnsolicited() {
 // bytes are noticed sooner or later.
 const maxSuspects = 16
 
-// registerSuspect keeps f, to be called if the next answer turns out to be suspect.
-// c.mu is held.
-func (c *conn) registerSuspect(f func()) {
-	if f == nil || c.uses == 1 { // nothing can have come before the first answer
-		return
-	}
-	if len(c.suspects) >= maxSuspects {
-		c.suspects = append(c.suspects[:0], c.suspects[1:]...)
-	}
-	c.suspects = append(c.suspects, f)
-}
-
 // reportEarly is reportUnsolicited for callers that do not hold c.mu.
 func (c *conn) reportEarly() {
 	c.mu.Lock()
@@ -247,7 +234,7 @@ func (c *conn) settle() bool {
 
 // back is called when the answer is whole and the connection was given back;
 // maybe to a request that has got it by now.
-func (c *conn) back() { c.phase.CompareAndSwap(answered, returned) }
+func (c *conn) back() { c.phase.CompareAndSwap(replied, returned) }
 
 // connOf returns the conn in what net/http calls the connection, which is that or TLS
 // over it; nil: there is none.

@@ -115,7 +115,7 @@ func TestPassageUnknown(t *testing.T) {
 	} {
 		o.To = hosts(2)
 		p := newPool(t, o, nil)
-		if x := new(Passage); p.Begin(x, 0, &Request{Path: "/"}, make(bell)) {
+		if x := new(Exchange); p.Begin(x, 0, &Request{Path: "/"}, make(bell)) {
 			t.Errorf("%+v: begun", o)
 		}
 		if s := p.Servers(); s[0].Requests+s[1].Requests > 0 {
@@ -134,7 +134,7 @@ func TestPassageLost(t *testing.T) {
 	bubble(t, func(t *testing.T, w *wires) {
 		w.counting("b:80")
 		p := newPool(t, Options{To: hosts(2), Balance: "round_robin"}, w)
-		var x Passage
+		var x Exchange
 		told := make(bell)
 		if !p.Begin(&x, 0, &Request{Client: netip.MustParseAddrPort("192.0.2.1:1"), Path: "/"}, told) || !x.Waits() {
 			t.Fatal("it does not wait for a connection")
@@ -164,7 +164,7 @@ func TestPassageClosed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var x Passage
+	var x Exchange
 	told := make(bell)
 	if !p.Begin(&x, 0, &Request{Path: "/"}, told) {
 		t.Fatal("it does not wait")
@@ -185,7 +185,7 @@ func TestPassageClosed(t *testing.T) {
 // TestPassageGoes: a place that a request has taken and not used comes back.
 func TestPassageGoes(t *testing.T) {
 	p := newPool(t, Options{To: hosts(1)}, nil)
-	x := Passage{pool: p, waited: true}
+	x := Exchange{pool: p, waited: true, step: placed}
 	p.mu.Lock()
 	x.place = p.enter(p.servers[0], 0)
 	p.mu.Unlock()

@@ -2,44 +2,65 @@ package upstream
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
-	"net/http"
-	"os"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"millrace/internal/upstream/http1"
 )
 
-// brief is how long an exchange waits without a look at its request's context.
-// Most answers have come by then, and listening to a context costs more than
-// reading an answer. A client that goes away is noticed this much later.
-const brief = 100 * time.Millisecond
+// Exchange is one request of HTTP/1.1 to one server, and its answer. Two drive it, by the
+// same steps:
+//
+//	      Begin, on a loop                     Do, on a goroutine
+//	             │                                     │ a place
+//	┌────────────┴─ all is taken ─▶ waiting ── Enter ──│─────┐
+//	│ a place        ▲                                 ▼     │
+//	└──────────────▶ └─ no connection ──────────────  placed │
+//	                               a connection        │     │
+//	                 ┌─────────────────────────────────┴─────┘
+//	                 ▼       Send              Take
+//	              connected ──────▶ sent ──────────────▶ answered ──▶ headed ──▶ ended
+//
+// An event loop never waits: epoll tells it that something has come, and a [Waker] that a
+// place or a connection is there. It reads plain answers that are not long as a whole, and
+// never comes to headed. All others, and whatever goes wrong, are for a goroutine, which
+// goes on with [Pool.Continue] from the step that the loop has come to: what was sent is
+// not sent again, and what has come is not lost.
+//
+// A goroutine waits for everything itself. Only a body that is not small has another one,
+// which sends it (send.go).
+//
+// The zero Exchange is for Begin. It belongs to its loop, which may use it again when it
+// has ended, until Continue; from then on to the answer's body, and is not used again.
+type Exchange struct {
+	pool   *Pool
+	step   step
+	place  place   // the zero one: none, or given back
+	server *server // its, or the one that a probe is for
+	what   demand
 
-// buffers are what headers and small bodies are written from and read into.
-var buffers = sync.Pool{New: func() any { b := make([]byte, http1.BufferSize); return &b }}
+	line *line // the connection as loops have it; nil: none
+	wire *wire // the same for a goroutine
 
-// exchange is one request of HTTP/1.1 and its answer. The goroutine that asks
-// also drives the connection; only a body that is not small has another one
-// (send.go).
-type exchange struct {
-	pool        *Pool
-	place       place
-	holdsPlace  bool // place has to be given back; probes have none
-	server      *server
-	caller      context.Context
-	request     *Request
-	interim     Interim  // nil: nobody wants to know
-	tunnels     bool     // the connection is for a [Tunnel], and a new one
-	sentEarlier *Passage // the request, sent already; nil: it was not, or was taken over
-	upload      *upload  // nil: no body
-	sender      *sender  // nil: the body was sent with the header, or there is none
+	// Of a loop:
+	loop    int
+	secure  bool    // the client is there over TLS
+	counted bool    // for the retries' budget
+	waited  bool    // whoever goes on with it keeps its place
+	waker   Waker   // nil: the request cannot wait
+	waiter  *waiter // while it waits
+	lost    error   // why there is no connection
+	taken   taken
 
-	wire   *wire
+	// Of a goroutine:
+	caller  context.Context
+	request *Request
+	interim Interim // nil: nobody wants to know
+	tunnels bool    // the connection is for a [Tunnel], and a new one
+	upload  *upload // nil: no body
+	sender  *sender // nil: the body was sent with the head, or there is none
+	first   []byte  // of a new connection, see proxyHeader
+
 	buffer *[]byte // what in reads into; nil: given back
 	in     http1.Reader
 	head   http1.Head
@@ -47,427 +68,33 @@ type exchange struct {
 	body   http1.Body
 	out    outgoing
 
-	listens     bool        // stop detaches the context from the connection, if there is one
-	stop        func() bool // nil: none
-	sent        bool        // bytes of the request may have reached the server
-	answerBegan bool        // a byte of an answer came
-	early       bool        // bytes came before they were asked for
-	stuck       atomic.Bool // the server does not take the body
-	state       atomic.Int32
-	reading     atomic.Pointer[wire] // the connection, for a Close beside a Read
+	listens bool        // stop detaches the context from the connection, if there is one
+	stop    func() bool // nil: none
+	early   bool        // bytes came before they were asked for
+	stuck   atomic.Bool // the server does not take the body
+	stream  bool        // it holds a stream, not a place
+	late    bool        // so it does, since its reader waits for somebody; see Yield
+	state   atomic.Int32
+	reading atomic.Pointer[wire] // the connection, for a Close beside a Read
+	err     error                // of the body's last Read
 
 	// While a sender is at work, guarded by its mutex.
-	limit time.Duration // when the header, or this read of the body, is late; 0: never
-
-	stream bool   // it holds a stream, not a place
-	late   bool   // so it does, since its reader waits for somebody; see Yield
-	first  []byte // of a new connection, see proxyHeader
-	err    error
+	limit time.Duration // when the head, or this read of the body, is late; 0: never
 }
 
-// ask sends a request to the server of c over HTTP/1.1. It releases the place unless it
-// returns an answer, whose body does that. earlier is the request if an event loop has
-// sent it already; nil: it was not sent.
-func (p *Pool) ask(k *call, c place, up *upload, earlier *Passage) (*Answer, *failure) {
-	x := &exchange{pool: p, place: c, holdsPlace: true, server: c.server, caller: k.ctx, request: k.request, interim: k.interim, upload: up, sentEarlier: earlier}
-	err := x.run()
-	if errors.Is(err, errSpeaksHTTP2) {
-		c.server.speaks.Store(speaksHTTP2)
-		return p.pass(k, c, up)
-	}
-	if err == nil && x.head.Framing == http1.Switched && !k.request.Fields.Has("Upgrade") {
-		err = errUnasked // RFC 9110, 15.2.2
-	}
-	if err == nil {
-		return x.answer()
-	}
-	return nil, x.fail(err)
-}
+// Passage is an Exchange.
+type Passage = Exchange
 
-// fail ends an exchange without an answer.
-func (x *exchange) fail(err error) *failure {
-	f := x.failure(err)
-	x.abandon()
-	x.pool.recordTry(x.place, f)
-	return f
-}
+// step is how far an exchange has come.
+type step uint8
 
-// run gets a connection, sends the request and reads the head of the answer.
-func (x *exchange) run() error {
-	if x.server.client == nil {
-		return errNoSwitching // all other requests go by HTTP/2
-	}
-	x.first = x.server.proxyHeader(x.request)
-	out, err := x.write()
-	if err != nil {
-		return err
-	}
-	defer out.release()
-	for fresh := x.tunnels || x.server.distrusted(); ; fresh = true {
-		earlier := x.sentEarlier
-		x.sentEarlier = nil
-		if earlier != nil {
-			err = x.takeOver(earlier)
-		} else {
-			err = x.connect(fresh)
-		}
-		if err != nil {
-			return err
-		}
-		if err := out.whole(x); err != nil {
-			return err
-		}
-		if earlier != nil {
-			err = x.resume(earlier)
-		} else {
-			err = x.try(out)
-		}
-		if err == nil {
-			return nil
-		}
-		if !x.stale(err) {
-			return err
-		}
-		x.drop()
-		x.sent, x.answerBegan, x.early = false, false, false
-	}
-}
-
-// stale reports whether a reused connection had already ended, so that the request
-// may be sent again at once: the server closed it at the same moment, as it may,
-// or had sent bytes without a request.
-func (x *exchange) stale(err error) bool {
-	if x.wire.uses <= 1 || x.answerBegan || isTimeout(err) || x.caller.Err() != nil {
-		return false
-	}
-	if !x.sent {
-		return x.sender == nil // nobody has seen anything of it
-	}
-	switch x.request.Method {
-	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
-		return x.upload == nil
-	}
-	return false
-}
-
-// connect takes a connection that is idle, or makes one.
-func (x *exchange) connect(fresh bool) error {
-	c := x.server.client
-	if !fresh {
-		x.wire = c.take(x.pool.now())
-	}
-	if x.wire == nil {
-		w, err := c.dial(x.caller, x.first, x.tunnels)
-		if err != nil {
-			return err
-		}
-		if x.wire = w; !x.tunnels {
-			x.server.speaks.Store(speaksHTTP1)
-		}
-	}
-	x.wire.newcomer.begin()
-	x.wire.uses++
-	x.reading.Store(x.wire)
-	return nil
-}
-
-// try writes out on the connection and reads the header of the answer.
-func (x *exchange) try(out *outgoing) error {
-	w := x.wire
-	w.registerSuspect(x.request.OnSuspect)
-	now := x.pool.now()
-	x.limit = now + x.pool.options.HeaderTimeout
-	if out.later != 0 {
-		x.limit = 0 // until the body is sent
-	}
-	x.arm(now)
-	x.begin()
-	into := x.in.Space()
-	if out.later != 0 {
-		into = nil // the body comes first
-	}
-	a, err := w.ask(out.text, into)
-	x.sent = x.sent || a.sent > 0
-	x.in.Filled(a.got)
-	switch {
-	case a.found == unsolicited:
-		x.early = true
-		w.reportUnsolicited(x.server)
-		return errEarly
-	case a.found == gone:
-		return errClosed
-	case err != nil && (!a.wrote || !errors.Is(err, os.ErrDeadlineExceeded)):
-		return err
-	case !a.wrote:
-		x.listen()
-		x.sent = true
-		if _, err := w.write(out.text[a.sent:], x.pool.options.BodyTimeout); err != nil {
-			return err
-		}
-	}
-	if err != nil { // it takes a while
-		if err := x.caller.Err(); err != nil {
-			return err
-		}
-		x.listen()
-	}
-	x.firstByte(a.got)
-	if out.later != 0 {
-		x.startSending(out)
-	}
-	return x.header()
-}
-
-// takeOver continues a request that an event loop has sent, on the same connection; or
-// returns why the loop got no connection.
-func (x *exchange) takeOver(earlier *Passage) error {
-	if earlier.lost != nil {
-		x.early = errors.Is(earlier.lost, errEarly)
-		return earlier.lost
-	}
-	x.sent = true
-	w, err := earlier.wire()
-	if err != nil {
-		earlier.Release()
-		return err
-	}
-	x.wire = w
-	x.reading.Store(w)
-	return nil
-}
-
-// resume reads the header of the answer to a request that was sent. Some of it may
-// have come already.
-func (x *exchange) resume(earlier *Passage) error {
-	x.wire.registerSuspect(x.request.OnSuspect)
-	now := x.pool.now()
-	x.limit = now + x.pool.options.HeaderTimeout
-	x.arm(now)
-	x.begin()
-	if n := len(earlier.got); n > 0 {
-		x.in.Use(make([]byte, max(n, http1.BufferSize)))
-		x.in.Filled(copy(x.in.Space(), earlier.got))
-		x.firstByte(n)
-	}
-	earlier.Release()
-	if err := x.caller.Err(); err != nil {
-		return err
-	}
-	x.listen()
-	return x.header()
-}
-
-// begin makes in read from the connection, into an empty buffer.
-func (x *exchange) begin() {
-	if x.buffer == nil {
-		x.buffer = buffers.Get().(*[]byte)
-	}
-	x.in.Source = (*source)(x)
-	x.in.Use(*x.buffer)
-}
-
-// firstByte notes that n bytes of an answer came.
-func (x *exchange) firstByte(n int) {
-	if n <= 0 || x.answerBegan {
-		return
-	}
-	x.answerBegan = true
-	x.wire.newcomer.gotAnswer()
-}
-
-// header reads up to the head that is not an interim one's. All of them together
-// are within HeaderBytes, unless the caller looks at each; then each is.
-func (x *exchange) header() error {
-	left := int(x.pool.options.HeaderBytes)
-	for interims := 0; ; interims++ {
-		used, err := http1.ReadHead(&x.in, left, x.request.Method, &x.head)
-		switch code := x.head.Status; {
-		case err == io.EOF: //nolint:errorlint // ReadHead does not wrap it
-			return errClosed
-		case err != nil:
-			return err
-		case code < 100:
-			return fmt.Errorf("%w: %d", errStatus, code)
-		case code >= 200 || code == http.StatusSwitchingProtocols:
-			return nil
-		case interims == maxInterim:
-			return errInterims
-		case code == http.StatusContinue && x.sender != nil:
-			x.sender.goAhead()
-		}
-		left -= used
-		if x.interim != nil {
-			if err := x.interim(x.head.Status, x.head.Fields); err != nil {
-				return err
-			}
-			left = int(x.pool.options.HeaderBytes)
-		}
-		if left <= 0 {
-			return http1.ErrTooMuch
-		}
-		x.head = http1.Head{} // the caller may keep what it had
-	}
-}
-
-// source is what an exchange reads the answer from: its connection, until a timeout or
-// the end of the request's context.
-type source exchange
-
-// Read implements io.Reader.
-func (s *source) Read(to []byte) (int, error) {
-	x := (*exchange)(s)
-	for {
-		x.arm(x.pool.now())
-		n, err := x.wire.net.Read(to)
-		if n > 0 {
-			x.firstByte(n)
-			return n, nil
-		}
-		if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) || x.isLate() {
-			return n, err
-		}
-		if err := x.caller.Err(); err != nil {
-			return 0, err
-		}
-		x.listen()
-	}
-}
-
-// arm sets a deadline for reads: the exact one if it is near or the context is
-// listened to, else one after which there is time to look again. That one is
-// moved only when it gets close, so that most reads set none.
-func (x *exchange) arm(now time.Duration) {
-	if x.sender != nil {
-		x.sender.mu.Lock()
-		defer x.sender.mu.Unlock()
-	}
-	w, until := x.wire, x.limit
-	if !x.listens && (until == 0 || until > now+brief) {
-		if w.until > now+brief/2 && w.until <= now+2*brief {
-			return
-		}
-		until = now + 2*brief
-	}
-	w.setUntil(x.pool.started, until)
-}
-
-// isLate reports whether the current timeout has run out.
-func (x *exchange) isLate() bool {
-	s := x.sender
-	if s == nil {
-		return x.limit != 0 && x.pool.now() >= x.limit
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := x.pool.now()
-	if x.limit == 0 || now < x.limit {
-		return false
-	}
-	if !s.headed {
-		return true
-	}
-	more := x.upload.timeLeft(x.pool.options.BodyTimeout)
-	x.limit = now + more // the server may itself be waiting for the client's upload
-	return more <= 0
-}
-
-// listen has the end of the request's context close the connection.
-func (x *exchange) listen() {
-	if x.listens {
-		return
-	}
-	x.listens = true
-	if x.caller.Done() != nil {
-		x.stop = context.AfterFunc(x.caller, x.wire.close) // waited for by nobody: it only closes
-	}
-}
-
-// unlisten undoes listen, and reports whether the connection was left open.
-func (x *exchange) unlisten() bool {
-	x.listens = false
-	if x.stop == nil {
-		return true
-	}
-	stopped := x.stop()
-	x.stop = nil
-	return stopped
-}
-
-// drop closes the connection and forgets it.
-func (x *exchange) drop() {
-	x.unlisten()
-	if x.wire != nil {
-		x.wire.newcomer.end()
-		x.wire.close()
-		x.wire = nil
-		x.reading.Store(nil)
-	}
-}
-
-// forget gives the buffer back. Nothing may read from in any more.
-func (x *exchange) forget() {
-	if x.buffer == nil {
-		return
-	}
-	x.in.Release() // it may have grown, or be the pool's
-	buffers.Put(x.buffer)
-	x.buffer = nil
-}
-
-// abandon ends an exchange without an answer.
-func (x *exchange) abandon() {
-	if x.sentEarlier != nil {
-		x.sentEarlier.hangUp()
-	}
-	x.drop()
-	x.endSending(false)
-	x.forget()
-}
-
-// failure returns what an error of run means, as [try.failure] does for the errors
-// of net/http.
-func (x *exchange) failure(err error) *failure {
-	name := x.server.name
-	f := &failure{outcome: outcomeOf(err), sent: x.sent}
-	wrap := func(kind, cause error) *failure {
-		f.err = &upstreamError{kind, name, cause}
-		return f
-	}
-	dial, connecting := errors.AsType[*dialError](err)
-	switch {
-	case x.early:
-		return wrap(ErrProtocol, errEarly)
-	case x.stuck.Load():
-		f.final = true
-		return wrap(ErrTimeout, errUploadStuck)
-	case x.caller.Err() != nil:
-		f.err, f.final, f.outcome = interrupted(x.caller), true, undecided
-		return f
-	case x.upload.failed() != nil:
-		f.err, f.final, f.outcome = fmt.Errorf("reading the request's body: %w", x.upload.failed()), true, undecided
-		return f
-	case errors.Is(err, http1.ErrRequest):
-		f.err, f.final, f.outcome = fmt.Errorf("sending the request to %s: %w", name, err), true, undecided
-		return f
-	case errors.Is(err, errNoSwitching):
-		f.err, f.outcome = fmt.Errorf("asking %s to switch protocols: %w", name, err), undecided
-		return f
-	case connecting && isTimeout(dial.error):
-		return wrap(ErrTimeout, dial)
-	case connecting:
-		return wrap(ErrUnreachable, dial)
-	case isTimeout(err):
-		f.final = f.sent // the server is still busy with it: do not send it again
-		return wrap(ErrTimeout, err)
-	case x.answerBegan:
-		f.final = true
-		return wrap(ErrProtocol, err)
-	}
-	if x.wire != nil && x.wire.uses > 1 {
-		f.outcome = undecided // a server may close an idle connection at any moment
-	}
-	if x.tunnels && !x.sent && strings.Contains(err.Error(), "no application protocol") {
-		f.outcome = undecided // it speaks HTTP/2 alone, and is well
-	}
-	return wrap(ErrUnreachable, err)
-}
+const (
+	unplaced  step = iota // there is no place for it
+	waiting               // for a place; a loop's also for a connection, in its place
+	placed                // it has a place at a server
+	connected             // and a connection, on which nothing was sent
+	sent                  // on which some of the request may have reached the server
+	answered              // and a byte of an answer has come
+	headed                // the head of the answer was read
+	ended                 // it has nothing more to give back
+)

@@ -66,7 +66,7 @@ func (p *Pool) sendProbe(ctx context.Context, s *server, q *Request) (*Answer, e
 	if s.client == nil || s.speaks.Load() == speaksHTTP2 {
 		return s.probeByHTTP(ctx, q)
 	}
-	x := &exchange{pool: p, server: s, caller: ctx, request: q}
+	x := &Exchange{pool: p, server: s, caller: ctx, request: q, step: placed}
 	switch err := x.run(); {
 	case errors.Is(err, errSpeaksHTTP2):
 		s.speaks.Store(speaksHTTP2)

@@ -34,7 +34,8 @@ type Request struct {
 
 	// Length is that of the body, in bytes: 0 for none, -1 where it is not known.
 	Length int64
-	// Body is nil where an event loop sends it, see [Passage.Send]. It is read once, perhaps on another goroutine and after the answer has come,
+	// Body is nil where an event loop sends it, see [Exchange.Send]. It is read once,
+	// perhaps on another goroutine and after the answer has come,
 	// and closed. nil: there is none.
 	Body io.ReadCloser
 	// Again returns the body once more, for another try; nil: it cannot be had again.
@@ -222,7 +223,7 @@ func (p *Pool) Ask(r *http.Request, interim func(int, http.Header) error) (*http
 }
 
 // Resume is Continue for a request of net/http.
-func (p *Pool) Resume(r *http.Request, x *Passage, interim func(int, http.Header) error) (*http.Response, error) {
+func (p *Pool) Resume(r *http.Request, x *Exchange, interim func(int, http.Header) error) (*http.Response, error) {
 	var told Interim
 	if interim != nil {
 		told = func(status int, fields field.Lines) error { return interim(status, fields.Header()) }

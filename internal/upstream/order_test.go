@@ -143,7 +143,7 @@ func TestOrder(t *testing.T) {
 		if want := strings.Contains(c.play, "gr"); conn.spoke.Load() != want {
 			t.Errorf("%s: spoke unasked %v, want %v", name, !want, want)
 		}
-		if ok := conn.phase.Load() == answered; ok != c.ok {
+		if ok := conn.phase.Load() == replied; ok != c.ok {
 			t.Errorf("%s: accepted %v, want %v", name, ok, c.ok)
 		}
 		near.Close()

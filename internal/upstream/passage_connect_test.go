@@ -40,7 +40,7 @@ func TestConnectionsForNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 10 * places {
-		x := new(Passage)
+		x := new(Exchange)
 		if !p.Begin(x, 0, new(Request), nobody{}) {
 			t.Fatal("the request does not wait")
 		}

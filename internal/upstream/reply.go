@@ -23,19 +23,19 @@ const (
 	closedReading // by Close, while a Read was under way, which cleans up
 )
 
-// reply is an exchange as the body of its answer.
-type reply exchange
+// reply is an Exchange as the body of its answer.
+type reply Exchange
 
 // answer returns the answer. Connection and place are released as soon as all of the
 // body was read from the network: at once, if it came with the head.
-func (x *exchange) answer() (*Answer, *failure) {
+func (x *Exchange) answer() (*Answer, *failure) {
 	if x.head.Framing == http1.Switched {
 		return x.switchProtocols()
 	}
 	a := x.reply()
 	if x.wire == nil {
 		x.pool.recordAnswer(x.place, true)
-		x.holdsPlace = false
+		x.place = place{}
 		return a, nil
 	}
 	x.pool.recordAnswer(x.place, false)
@@ -49,13 +49,13 @@ func (x *exchange) answer() (*Answer, *failure) {
 }
 
 // given is the answer without a body.
-func (x *exchange) given() *Answer {
+func (x *Exchange) given() *Answer {
 	x.gives = Answer{Status: x.head.Status, Major: 1, Minor: x.head.Minor, Fields: x.head.Fields, Length: x.head.Length, Trailer: x.head.Trailer}
 	return &x.gives
 }
 
 // reply is the answer with its body. The connection is free if all of it came.
-func (x *exchange) reply() *Answer {
+func (x *Exchange) reply() *Answer {
 	x.setLimit(0, true)
 	x.body.Begin(&x.in, &x.head)
 	a := x.given()
@@ -71,7 +71,7 @@ func (x *exchange) reply() *Answer {
 }
 
 // noStream gives up an answer because all streams are taken.
-func (x *exchange) noStream() *failure {
+func (x *Exchange) noStream() *failure {
 	x.abandon()
 	x.pool.recordEnd(x.place, undecided, nil)
 	return &failure{err: &upstreamError{ErrBusy, x.server.name, errAllStreams}, final: true}
@@ -79,7 +79,7 @@ func (x *exchange) noStream() *failure {
 
 // setLimit sets the deadline of what is waited for. headed says that the header
 // has come.
-func (x *exchange) setLimit(limit time.Duration, headed bool) {
+func (x *Exchange) setLimit(limit time.Duration, headed bool) {
 	if s := x.sender; s != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -90,7 +90,7 @@ func (x *exchange) setLimit(limit time.Duration, headed bool) {
 
 // Read implements io.Reader.
 func (b *reply) Read(to []byte) (int, error) {
-	x := (*exchange)(b)
+	x := (*Exchange)(b)
 	if x.err != nil {
 		return 0, x.err
 	}
@@ -121,7 +121,7 @@ func Ready(answer io.Reader) bool {
 }
 
 func (b *reply) ready() bool {
-	x := (*exchange)(b)
+	x := (*Exchange)(b)
 	if x.err != nil || !x.state.CompareAndSwap(resting, reading) {
 		return true // Read says why
 	}
@@ -136,7 +136,7 @@ func (b *reply) ready() bool {
 // Close implements io.Closer. Closed before its end, an answer costs its
 // connection. It may be called while a Read is under way, which ends then.
 func (b *reply) Close() error {
-	x := (*exchange)(b)
+	x := (*Exchange)(b)
 	switch {
 	case x.state.CompareAndSwap(resting, closedBody):
 		x.end(false, undecided, nil)
@@ -150,11 +150,11 @@ func (b *reply) Close() error {
 
 // yield implements the second half of [Yield].
 func (b *reply) yield() {
-	x := (*exchange)(b)
+	x := (*Exchange)(b)
 	if !x.state.CompareAndSwap(resting, reading) {
 		return
 	}
-	if x.holdsPlace && !x.stream && !x.late {
+	if x.place.server != nil && !x.stream && !x.late {
 		x.late = x.pool.stream(x.place)
 	}
 	if !x.state.CompareAndSwap(reading, resting) {
@@ -163,7 +163,7 @@ func (b *reply) yield() {
 }
 
 // judge maps the error with which the body ended to the one that the caller gets.
-func (x *exchange) judge(err error) error {
+func (x *Exchange) judge(err error) error {
 	name := x.server.name
 	switch {
 	case err == io.EOF: //nolint:errorlint // http1.Body does not wrap it
@@ -187,23 +187,22 @@ func (x *exchange) judge(err error) error {
 
 // end gives back what the exchange still holds. whole says that the answer was
 // read to its end.
-func (x *exchange) end(whole bool, o outcome, err error) {
+func (x *Exchange) end(whole bool, o outcome, err error) {
 	x.free(whole)
 	x.forget()
-	if !x.holdsPlace {
-		return
-	}
-	x.holdsPlace = false
-	if x.stream || x.late {
-		x.pool.streamEnded(x.place)
-	} else {
-		x.pool.recordEnd(x.place, o, err)
+	c := x.place
+	switch x.place, x.step = (place{}), ended; {
+	case c.server == nil:
+	case x.stream || x.late:
+		x.pool.streamEnded(c)
+	default:
+		x.pool.recordEnd(c, o, err)
 	}
 }
 
 // free gives the connection back, or closes it. If whole is set, the answer
 // was read to its end.
-func (x *exchange) free(whole bool) {
+func (x *Exchange) free(whole bool) {
 	w := x.wire
 	if w == nil {
 		return
@@ -225,7 +224,7 @@ func (x *exchange) free(whole bool) {
 }
 
 // switchProtocols hands the connection over.
-func (x *exchange) switchProtocols() (*Answer, *failure) {
+func (x *Exchange) switchProtocols() (*Answer, *failure) {
 	early, f := x.detach()
 	if f != nil {
 		return nil, f
@@ -238,7 +237,7 @@ func (x *exchange) switchProtocols() (*Answer, *failure) {
 
 // detach ends the exchange after the head of its answer. The connection, and a stream,
 // are the caller's; early came behind the head.
-func (x *exchange) detach() (early []byte, f *failure) {
+func (x *Exchange) detach() (early []byte, f *failure) {
 	p := x.pool
 	p.recordAnswer(x.place, false)
 	if !p.stream(x.place) {

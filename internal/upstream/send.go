@@ -33,11 +33,11 @@ type outgoing struct {
 }
 
 // write writes down the head of the request.
-func (x *exchange) write() (*outgoing, error) {
+func (x *Exchange) write() (*outgoing, error) {
 	q, s, out := x.request, x.server, &x.out
 	*out = outgoing{from: &buffers}
 	head := s.head(q)
-	if !x.holdsPlace {
+	if x.place.server == nil {
 		head.Prefix = "" // probes have a path of their own
 	}
 	head.Close, head.Body = s.distrusted(), 0
@@ -85,7 +85,7 @@ func (o *outgoing) release() {
 }
 
 // whole reads a small body, once, behind the header.
-func (o *outgoing) whole(x *exchange) error {
+func (o *outgoing) whole(x *Exchange) error {
 	if o.small == 0 {
 		return nil
 	}
@@ -127,7 +127,7 @@ func (u *upload) whole(to []byte) error {
 // sender sends a body on a goroutine of its own, so that an answer that comes
 // before its end is seen.
 type sender struct {
-	x      *exchange
+	x      *Exchange
 	upload *upload
 	wire   *wire
 	start  chan struct{} // closed by goAhead; nil: the server need not be asked
@@ -143,7 +143,7 @@ type sender struct {
 }
 
 // startSending starts a sender for what is left of a request.
-func (x *exchange) startSending(out *outgoing) {
+func (x *Exchange) startSending(out *outgoing) {
 	s := &sender{x: x, upload: x.upload, wire: x.wire, quit: make(chan struct{}), done: make(chan struct{})}
 	if out.expect {
 		s.start = make(chan struct{})
@@ -244,7 +244,7 @@ func (u *upload) fail(err error) error {
 
 // endSending ends a sender that is still at work, and reports whether the body
 // was sent as a whole, for which it waits a little if that may be so.
-func (x *exchange) endSending(wait bool) bool {
+func (x *Exchange) endSending(wait bool) bool {
 	s := x.sender
 	if s == nil {
 		return true

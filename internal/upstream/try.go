@@ -105,7 +105,7 @@ func (t *try) gotConn(info httptrace.GotConnInfo) {
 
 func (t *try) gotFirstByte() {
 	t.first.Store(true)
-	if c := t.conn.Load(); c != nil && c.speaks.Load() == speaksHTTP1 && c.phase.Load() != answered {
+	if c := t.conn.Load(); c != nil && c.speaks.Load() == speaksHTTP1 && c.phase.Load() != replied {
 		t.early.Store(true)
 		c.reportEarly()
 		_ = c.Close() // it is useless whatever that says
@@ -143,8 +143,8 @@ func (s *server) request(ctx context.Context, q *Request) *http.Request {
 // try sends a request to the server of c, and gives the place back unless there is an
 // answer, whose body does that.
 func (p *Pool) try(k *call, c place, up *upload) (*Answer, *failure) {
-	if s := c.server; s.client != nil && s.speaks.Load() != speaksHTTP2 {
-		return p.ask(k, c, up, nil)
+	if s := c.server; k.begun != nil || s.client != nil && s.speaks.Load() != speaksHTTP2 {
+		return p.ask(k, c, up)
 	}
 	return p.pass(k, c, up)
 }

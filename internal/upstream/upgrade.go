@@ -87,7 +87,7 @@ func (p *Pool) Upgrade(ctx context.Context, q *Request) (*Answer, *Tunnel, error
 	var tunnel *Tunnel
 	k := &call{pool: p, ctx: ctx, request: q, what: p.demandOf(q, true)}
 	a, err := p.repeat(k, nil, place{}, func(k *call, c place, _ *upload) (*Answer, *failure) {
-		x := &exchange{pool: p, place: c, holdsPlace: true, server: c.server, caller: ctx, request: q, tunnels: true}
+		x := &Exchange{pool: p, place: c, server: c.server, step: placed, caller: ctx, request: q, tunnels: true}
 		err := x.run()
 		if err == nil && x.head.Framing == http1.Switched {
 			err = switched(q.Fields, x.head.Fields)

@@ -180,6 +180,7 @@ type call struct {
 	request *Request
 	interim Interim
 	what    demand
+	begun   *Exchange // by a loop, until the first try; nil: none
 }
 
 // Interim is told of an interim answer (1xx), whose fields it may keep. Its error ends the
@@ -193,8 +194,9 @@ func (p *Pool) Do(ctx context.Context, q *Request, interim Interim) (*Answer, er
 
 // Continue is Do for a request that an event loop has begun, in whatever state it is: it
 // waits for the answer, or for a place first if the request was not sent. q must be the
-// request that x was made of, and has the body. x, if it is not nil, has ended then.
-func (p *Pool) Continue(ctx context.Context, q *Request, x *Passage, interim Interim) (*Answer, error) {
+// request that x was made of, and has the body. x, if it is not nil, is the answer's from
+// then on, and must not be used again.
+func (p *Pool) Continue(ctx context.Context, q *Request, x *Exchange, interim Interim) (*Answer, error) {
 	up := newUpload(q.Body, p.options.BodyTimeout)
 	k := &call{pool: p, ctx: ctx, request: q, interim: interim}
 	if err := q.check(); err != nil {
@@ -204,29 +206,24 @@ func (p *Pool) Continue(ctx context.Context, q *Request, x *Passage, interim Int
 		}
 		return nil, err
 	}
-	k.what = p.demandOf(q, false)
 	if x == nil {
+		k.what = p.demandOf(q, false)
 		return p.repeat(k, up, place{}, p.try)
 	}
-	if w := x.waiter; w != nil {
-		var err error
-		x.waiter = nil
-		x.place, err = p.wait(ctx, w)
-		if x.lost = p.unmade(w); err != nil {
+	if k.what = x.what; x.step == waiting {
+		w := x.waiter
+		c, err := p.wait(ctx, w)
+		x.waiter, x.lost = nil, p.unmade(w)
+		if err != nil {
+			x.step = ended
 			up.abandon()
 			return nil, err
 		}
-	} else if x.line != nil {
-		x.count()
+		x.place, x.server, x.step = c, c.server, placed
 	}
-	sent := x.line != nil || x.lost != nil
-	return p.repeat(k, up, x.place, func(k *call, c place, up *upload) (*Answer, *failure) {
-		if sent {
-			sent = false
-			return p.ask(k, c, up, x)
-		}
-		return p.try(k, c, up)
-	})
+	x.count()
+	k.begun = x
+	return p.repeat(k, up, x.place, p.try)
 }
 
 // repeat acquires a place for a request and calls try with it, until there is an answer

@@ -36,13 +36,17 @@ type wire struct {
 	raw   syscall.RawConn // of base; nil: over TLS, or none of the kernel's sockets
 	below *below          // base as TLS sees it; nil: not over TLS
 
+	past
+	until  time.Duration // the deadline of reads, on the pool's clock; 0: none
+	asking asking        // the question under way, on a socket of the kernel's
+}
+
+// past is what is known about a connection of HTTP/1.1, whoever drives it.
+type past struct {
 	uses     int           // requests that were given it
 	since    time.Duration // when it became idle, on the pool's clock
-	until    time.Duration // the deadline of reads, on the same; 0: none
-	suspects []func()      // of the latest answers, oldest first
-	asking   asking        // the question under way, on a socket of the kernel's
-
-	newcomer *newcomer
+	suspects []func()      // of the latest answers, oldest first: see OnSuspect
+	newcomer *newcomer     // nil for connections of net/http's
 }
 
 // newWire takes a connection as it was dialled.
@@ -82,24 +86,24 @@ func (w *wire) setUntil(started time.Time, until time.Duration) {
 }
 
 // registerSuspect keeps f, to be called if the next answer turns out to be suspect.
-func (w *wire) registerSuspect(f func()) {
-	if f == nil || w.uses == 1 { // before a first answer there was nothing
+func (c *past) registerSuspect(f func()) {
+	if f == nil || c.uses == 1 { // before a first answer there was nothing
 		return
 	}
-	if len(w.suspects) >= maxSuspects {
-		w.suspects = append(w.suspects[:0], w.suspects[1:]...)
+	if len(c.suspects) >= maxSuspects {
+		c.suspects = append(c.suspects[:0], c.suspects[1:]...)
 	}
-	w.suspects = append(w.suspects, f)
+	c.suspects = append(c.suspects, f)
 }
 
 // reportUnsolicited reports that the server sent bytes without a request, and that the
 // latest answers are suspect. The connection is of no more use.
-func (w *wire) reportUnsolicited(s *server) {
+func (c *past) reportUnsolicited(s *server) {
 	s.noteUnsolicited()
-	for _, onSuspect := range w.suspects {
+	for _, onSuspect := range c.suspects {
 		onSuspect()
 	}
-	w.suspects = nil
+	c.suspects = nil
 }
 
 // quickReadTime is how long look may read from a connection that is not a socket of

@@ -44,9 +44,9 @@ func (l *line) conn() (net.Conn, error) {
 // sent at once on a connection that is quiet. Otherwise no server has seen a whole
 // request, and it waits for a new connection to the same one, see Waits. If it has waited
 // already, Send reports false, and the request is one for a goroutine; so it does if it
-// cannot wait, or q cannot be sent at all, and then the passage has ended.
-func (x *Passage) Send(q *Request, body, room []byte) bool {
-	head := x.place.server.head(q)
+// cannot wait, or q cannot be sent at all, and then the exchange has ended.
+func (x *Exchange) Send(q *Request, body, room []byte) bool {
+	head := x.server.head(q)
 	text, err := head.Append(room[:0])
 	if err != nil {
 		x.Cancel()
@@ -56,8 +56,7 @@ func (x *Passage) Send(q *Request, body, room []byte) bool {
 }
 
 // SendText is Send for a request that was written.
-func (x *Passage) SendText(text []byte) bool {
-	c := x.place.server.client
+func (x *Exchange) SendText(text []byte) bool {
 	for x.line != nil {
 		l := x.line
 		found, err, n := l.look(), errClosed, 0
@@ -65,15 +64,17 @@ func (x *Passage) SendText(text []byte) bool {
 			n, err = retried(func() (int, error) { return rawWrite(uintptr(l.fd), text) })
 			if n == len(text) {
 				l.newcomer.begin()
+				x.step = sent
 				return true
 			}
 		}
 		if found == unsolicited {
-			l.reportUnsolicited(x.place.server)
+			l.reportUnsolicited(x.server)
 			err = errEarly
 		}
 		l.newcomer.end()
 		l.close()
+		x.line, x.step = nil, placed
 		if n > 0 || found == noData && (err == nil || errors.Is(err, syscall.EAGAIN)) {
 			break // it is too long for a loop
 		}
@@ -84,20 +85,18 @@ func (x *Passage) SendText(text []byte) bool {
 		if found == unsolicited {
 			break
 		}
-		x.line = c.takeLine(x.loop, x.pool.now()) // the server has ended it, as it may
+		x.takeLine(x.pool.now()) // the server has ended it, as it may
 	}
-	if x.line = nil; x.waited {
-		return false
-	}
-	return x.connect()
+	return !x.waited && x.connectLater()
 }
 
 // Take reads what has come into a buffer that is free after the next call on the
 // loop. With Whole, a has the answer's header and body is in that buffer.
-func (x *Passage) Take(buf []byte, method string, a *Answer) (body []byte, t Taken) {
-	before := len(x.got)
-	if x.buffer != nil {
-		buf = (*x.buffer)[:mostTaken]
+func (x *Exchange) Take(buf []byte, method string, a *Answer) (body []byte, found Taken) {
+	t := &x.taken
+	before := len(t.got)
+	if t.buffer != nil {
+		buf = (*t.buffer)[:mostTaken]
 	}
 	buf = buf[:min(len(buf), mostTaken)]
 	n, err := retried(func() (int, error) { return rawRead(uintptr(x.line.fd), buf[before:]) })
@@ -108,9 +107,10 @@ func (x *Passage) Take(buf []byte, method string, a *Answer) (body []byte, t Tak
 		return nil, Other
 	}
 	x.line.newcomer.gotAnswer()
+	x.step = answered
 	all := buf[:before+n]
 	size, s := x.scan(unsafe.String(unsafe.SliceData(all), len(all)), method, a)
-	whole := int64(size) + x.body
+	whole := int64(size) + t.body
 	switch {
 	case s == http1.Other, s == http1.Plain && whole > mostTaken, s == http1.Partial && len(all) >= int(x.pool.options.HeaderBytes):
 		x.keep(all)
@@ -129,28 +129,29 @@ func (x *Passage) Take(buf []byte, method string, a *Answer) (body []byte, t Tak
 		x.keep(all)
 		return nil, Other
 	}
-	x.all, x.head, x.more = all, size, whole < int64(len(all))
+	t.all, t.head, t.more = all, size, whole < int64(len(all))
 	return all[size:whole], Whole
 }
 
 // scan reads the head of a plain answer into a, which has no status otherwise; see [http1.Scan].
-func (x *Passage) scan(text, method string, a *Answer) (size int, s http1.Scanned) {
+func (x *Exchange) scan(text, method string, a *Answer) (size int, s http1.Scanned) {
 	head := http1.Head{Fields: a.Fields[:0]}
 	size, s = http1.Scan(text, method, &head)
-	x.body = head.Body()
+	x.taken.body = head.Body()
 	if *a = (Answer{Fields: head.Fields}); s != http1.Plain {
 		return size, s
 	}
 	a.Status, a.Major, a.Minor, a.Length = head.Status, 1, head.Minor, head.Length
-	x.pool.stick(a, x.what, x.place.server, x.secure)
+	x.pool.stick(a, x.what, x.server, x.secure)
 	return size, s
 }
 
 // keep holds what came until there is more, or somebody else takes it.
-func (x *Passage) keep(all []byte) {
-	if x.buffer == nil {
-		x.buffer = takenPool.Get().(*[]byte)
-		copy(*x.buffer, all)
+func (x *Exchange) keep(all []byte) {
+	t := &x.taken
+	if t.buffer == nil {
+		t.buffer = takenPool.Get().(*[]byte)
+		copy(*t.buffer, all)
 	}
-	x.got = (*x.buffer)[:len(all)]
+	t.got = (*t.buffer)[:len(all)]
 }

@@ -20,10 +20,10 @@ func (*line) look() state { return gone }
 func (*line) conn() (net.Conn, error) { return nil, syscall.ENOTSUP }
 
 // Send reports false.
-func (x *Passage) Send(*Request, []byte, []byte) bool { return x.SendText(nil) }
+func (x *Exchange) Send(*Request, []byte, []byte) bool { return x.SendText(nil) }
 
 // SendText reports false.
-func (x *Passage) SendText([]byte) bool {
+func (x *Exchange) SendText([]byte) bool {
 	if !x.waited {
 		x.giveBack()
 	}
@@ -31,8 +31,8 @@ func (x *Passage) SendText([]byte) bool {
 }
 
 // Take is never called.
-func (x *Passage) Take([]byte, string, *Answer) ([]byte, Taken) { return nil, Other }
+func (x *Exchange) Take([]byte, string, *Answer) ([]byte, Taken) { return nil, Other }
 
-func (*Passage) keep([]byte) {}
+func (*Exchange) keep([]byte) {}
 
-func (*Passage) scan(string, string, *Answer) (int, http1.Scanned) { return 0, http1.Other }
+func (*Exchange) scan(string, string, *Answer) (int, http1.Scanned) { return 0, http1.Other }
