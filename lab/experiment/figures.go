@@ -37,6 +37,9 @@ func Difference(v record.Verdict) string {
 	case record.Equal:
 		return fmt.Sprintf("equal within ±%.3g %% %s", v.Delta*100, interval)
 	case record.Undecided:
+		if v.Why != "" {
+			return fmt.Sprintf("undecided %s (%s)", interval, v.Why)
+		}
 		return "undecided " + interval
 	case record.Better, record.Worse:
 	}

@@ -97,14 +97,6 @@ func (r *Run) prepare(ctx context.Context) (err error) {
 	if r.Spec.Connections > 0 {
 		r.MostConnections(r.Spec.Connections) // before servers start, which have the limit from us
 	}
-	if r.hooks.Prepare != nil {
-		if err := r.hooks.Prepare(ctx); err != nil {
-			return err
-		}
-	}
-	if r.Chosen, err = r.choose(); err != nil {
-		return err
-	}
 	if err := writeSite(r.Site, r.Spec.Site); err != nil {
 		return err
 	}
@@ -113,6 +105,14 @@ func (r *Run) prepare(ctx context.Context) (err error) {
 			return err
 		}
 		r.Fields["Both"] = filepath.Join(r.Env.Work, "both.pem")
+	}
+	if r.hooks.Prepare != nil {
+		if err := r.hooks.Prepare(ctx); err != nil {
+			return err
+		}
+	}
+	if r.Chosen, err = r.choose(); err != nil {
+		return err
 	}
 	if r.Programs, err = r.Build(ctx, r.Spec.Programs); err != nil {
 		return err

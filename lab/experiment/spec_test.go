@@ -205,6 +205,11 @@ func TestAnswer(t *testing.T) {
 		{Arm: "b", Metric: CPU, Format: "it takes {figure}"},
 		{Arm: "x", Against: "a", Metric: CPU},
 	}
+	few := verdict(record.Undecided, 0.8, 0.6, 0.9)
+	few.Why = "two blocks are too few"
+	if got := Difference(few); got != "undecided [−40.0 %, −10.0 %] (two blocks are too few)" {
+		t.Error(got)
+	}
 	for _, c := range []struct {
 		v    record.Verdict
 		want string

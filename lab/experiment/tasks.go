@@ -275,3 +275,37 @@ func (r *Run) page(ctx context.Context, slot trial.TaskSlot, w Workload) (got tr
 	slot.Window(false)
 	return trial.TaskResult{Done: uint64(visitors * w.Count)}, err
 }
+
+// WatchMemory reads what a target uses every so often, until the function that it
+// returns is called, which gives all readings.
+func WatchMemory(target *record.Target, every time.Duration) (stop func() ([]record.Reading, error)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var readings []record.Reading
+	var err error
+	var watched sync.WaitGroup // of one goroutine, which ends with stop
+	watched.Go(func() { readings, err = target.Watch(ctx, every, nil) })
+	return func() ([]record.Reading, error) {
+		cancel()
+		watched.Wait()
+		return readings, err
+	}
+}
+
+// MostRSS is the largest resident memory of some readings, in bytes.
+func MostRSS(readings []record.Reading) (most uint64) {
+	for _, r := range readings {
+		most = max(most, r.RSS)
+	}
+	return most
+}
+
+// Admin is a client of millrace's admin listener at "unix:/path".
+func Admin(socket string, timeout time.Duration) *http.Client {
+	return &http.Client{Timeout: timeout, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", strings.TrimPrefix(socket, "unix:"))
+		},
+	}}
+}

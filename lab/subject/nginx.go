@@ -19,12 +19,6 @@ func Nginx(ctx context.Context) (exe, version string, err error) {
 	return exe, version, nil
 }
 
-// NginxArgs start nginx in a folder that holds its nginx.conf.
-func NginxArgs(dir string) []string {
-	// -e: nginx opens an error log before it has read where it should be.
-	return []string{"-p", dir, "-e", filepath.Join(dir, "error.log"), "-c", filepath.Join(dir, "nginx.conf")}
-}
-
 // WriteNginxConfig makes nginx.conf in dir from the template in a file. The
 // template has the fields Dir, User (of the workers; empty: as nginx is started),
 // NoLog ("off" where Log is empty) and those that are given.

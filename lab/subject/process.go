@@ -188,10 +188,6 @@ func connect(ctx context.Context, address string) error {
 // Address is where it accepts connections: "host:port" or "unix:/path".
 func (p *Process) Address() string { return p.address }
 
-// Ended is closed when the server's first process has ended, by itself or
-// through Stop.
-func (p *Process) Ended() <-chan struct{} { return p.ended }
-
 // Output is the end of what it printed, at most 4 KB.
 func (p *Process) Output() string { return p.out.String() }
 

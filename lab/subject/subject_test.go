@@ -222,7 +222,7 @@ func TestLeftBehind(t *testing.T) {
 	}
 	p := start(t, cmd, address)
 	stdin.Close()
-	<-p.Ended()
+	<-p.ended
 	err = p.Stop()
 	if err == nil || !strings.Contains(err.Error(), "exit status 7") || !strings.Contains(err.Error(), "hello from the helper") {
 		t.Errorf("Stop = %v, want one that quotes the status and the output", err)
@@ -234,7 +234,7 @@ func TestEndedByItself(t *testing.T) {
 	address := freeAddress(t)
 	p := start(t, helper("leave", address), address)
 	mustConnect(t, address)
-	<-p.Ended()
+	<-p.ended
 	for range 2 {
 		if err := p.Stop(); err == nil || !strings.Contains(err.Error(), "out of patience") {
 			t.Errorf("Stop = %v, want one that quotes the output", err)

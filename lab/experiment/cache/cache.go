@@ -22,7 +22,6 @@ import (
 	"millrace/lab/experiment"
 	"millrace/lab/load"
 	"millrace/lab/load/client"
-	"millrace/lab/record"
 	"millrace/lab/trial"
 )
 
@@ -295,19 +294,10 @@ func (m *measurement) flood(ctx context.Context, url string, count int, object f
 
 // everNew watches the memory of a cache that is asked for ever other URLs.
 func (m *measurement) everNew(ctx context.Context, slot trial.TaskSlot, w experiment.Workload) (trial.TaskResult, error) {
-	watching, stop := context.WithCancel(ctx)
-	defer stop()
-	var readings []record.Reading
-	var watched sync.WaitGroup // of one goroutine, which ends with stop
-	watched.Go(func() { readings, _ = slot.Target.Watch(watching, watchEvery, nil) })
+	watched := experiment.WatchMemory(slot.Target, watchEvery)
 	err := m.flood(ctx, slot.URL, w.Count, func(i int) Object { return Object{Path: "/url/" + strconv.Itoa(i), Size: 1 << 10} })
-	stop()
-	watched.Wait()
-	most := uint64(0)
-	for _, r := range readings {
-		most = max(most, r.RSS)
-	}
-	return trial.TaskResult{Values: map[string]float64{"peak_rss_bytes": float64(most)}, Done: uint64(w.Count)}, err
+	readings, watchErr := watched()
+	return trial.TaskResult{Values: map[string]float64{"peak_rss_bytes": float64(experiment.MostRSS(readings))}, Done: uint64(w.Count)}, errors.Join(err, watchErr)
 }
 
 // purge fills a cache with tagged answers, changes the API's answers, has the tag
@@ -359,16 +349,13 @@ func (m *measurement) purge(ctx context.Context, slot trial.TaskSlot, w experime
 // forget has a cache forget the tag: by a call of millrace's admin socket, or as
 // our VCL has Varnish take it.
 func forget(ctx context.Context, slot trial.TaskSlot) error {
-	transport := &http.Transport{DisableKeepAlives: true}
-	client := &http.Client{Transport: transport, Timeout: clientTimeout}
+	client := &http.Client{Timeout: clientTimeout}
 	method, url, text := "BAN", slot.URL, ""
-	if socket, ok := strings.CutPrefix(slot.Instance.URL["control"], "unix:"); ok {
-		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			var d net.Dialer
-			return d.DialContext(ctx, "unix", socket)
-		}
+	if socket := slot.Instance.URL["control"]; socket != "" {
+		client = experiment.Admin(socket, clientTimeout)
 		method, url, text = http.MethodPost, "http://localhost/cache/purge", `{"tag":"`+tag+`"}`
 	}
+	defer client.CloseIdleConnections()
 	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(text))
 	if err != nil {
 		return err

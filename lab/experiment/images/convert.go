@@ -108,7 +108,7 @@ func (m *measurement) byServer(ctx context.Context, slot trial.TaskSlot) (got tr
 		return got, err
 	}
 	slot.Window(true)
-	client, watched, began := newClient(), watch(slot.Target), time.Now()
+	client, watched, began := newClient(), experiment.WatchMemory(slot.Target, look), time.Now()
 	defer client.CloseIdleConnections()
 	size := int64(0)
 	for _, p := range m.photos {
@@ -128,7 +128,7 @@ func (m *measurement) byServer(ctx context.Context, slot trial.TaskSlot) (got tr
 	}
 	whole := time.Since(began)
 	err = errors.Join(err, experiment.Sleep(ctx, settle))
-	most, watchErr := watched()
+	readings, watchErr := watched()
 	used, readErr := slot.Target.Read()
 	slot.Window(false)
 	if err = errors.Join(err, watchErr, readErr, experiment.Sleep(ctx, idle)); err != nil {
@@ -137,7 +137,7 @@ func (m *measurement) byServer(ctx context.Context, slot trial.TaskSlot) (got tr
 	rested, err := slot.Target.Read()
 	got.Values = map[string]float64{
 		"cpu_per_megapixel_ns": float64(used.Sub(before).CPU) / m.megapixels(), "took_ns": float64(whole), "webp_bytes": float64(size),
-		"peak_rss_bytes": float64(most), "after_rss_bytes": float64(rested.RSS),
+		"peak_rss_bytes": float64(experiment.MostRSS(readings)), "after_rss_bytes": float64(rested.RSS),
 	}
 	return got, err
 }
@@ -178,7 +178,7 @@ func (m *measurement) burst(ctx context.Context, slot trial.TaskSlot, w experime
 		return got, err
 	}
 	slot.Window(true)
-	watched := watch(slot.Target)
+	watched := experiment.WatchMemory(slot.Target, look)
 	loading, loaded := context.WithCancel(ctx)
 	defer loaded()
 	type latency struct {
@@ -195,7 +195,7 @@ func (m *measurement) burst(ctx context.Context, slot trial.TaskSlot, w experime
 	now, err := allDone(ctx, slot.Instance.URL["control"])
 	got.Values["took_ns"] = float64(time.Since(began))
 	loaded()
-	most, watchErr := watched()
+	readings, watchErr := watched()
 	slot.Window(false)
 	meanwhile := <-beside
 	if err = errors.Join(err, watchErr, meanwhile.err); err != nil {
@@ -204,7 +204,7 @@ func (m *measurement) burst(ctx context.Context, slot trial.TaskSlot, w experime
 	if n := now.Converted - before.Converted; n != uint64(len(m.burstImages)) {
 		fail(&got, fmt.Sprintf("%d photographs took %d conversions; %d failed, %d were turned away", len(m.burstImages), n, now.Failed, now.Shed))
 	}
-	got.Values["peak_rss_bytes"], got.Values["small_alone_p99_ns"], got.Values["small_beside_p99_ns"] = float64(most), float64(alone), float64(meanwhile.p99)
+	got.Values["peak_rss_bytes"], got.Values["small_alone_p99_ns"], got.Values["small_beside_p99_ns"] = float64(experiment.MostRSS(readings)), float64(alone), float64(meanwhile.p99)
 	return got, nil
 }
 
@@ -275,7 +275,7 @@ func (m *measurement) row(ctx context.Context, slot trial.TaskSlot, w experiment
 		return got, err
 	}
 	slot.Window(true)
-	watched := watch(slot.Target)
+	watched := experiment.WatchMemory(slot.Target, look)
 	var rested []uint64
 	for pass := 0; pass <= w.Count && err == nil; pass++ {
 		if pass > 0 {
@@ -290,14 +290,14 @@ func (m *measurement) row(ctx context.Context, slot trial.TaskSlot, w experiment
 		rested = append(rested, now.RSS)
 	}
 	slot.Window(false)
-	most, watchErr := watched()
+	readings, watchErr := watched()
 	now, readErr := slot.Target.Read()
 	if err = errors.Join(err, watchErr, readErr, ctx.Err()); err != nil {
 		return got, err
 	}
 	last := float64(rested[len(rested)-1])
 	got.Values = map[string]float64{
-		"peak_rss_bytes": float64(most), "after_rss_bytes": last, "growth": last / float64(rested[0]),
+		"peak_rss_bytes": float64(experiment.MostRSS(readings)), "after_rss_bytes": last, "growth": last / float64(rested[0]),
 		"cpu_per_megapixel_ns": float64(now.Sub(before).CPU) / cropPixels(len(m.crops)) / float64(w.Count+1),
 	}
 	return got, nil

@@ -10,15 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"millrace/lab/experiment"
-	"millrace/lab/record"
 	"millrace/lab/subject"
 	"millrace/lab/trial"
 )
@@ -183,18 +180,11 @@ func count(ctx context.Context, socket string) (sum conversions, err error) {
 			err = fmt.Errorf("asking how many pictures are converted: %w", err)
 		}
 	}()
-	client := &http.Client{Timeout: commandTimeout, Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			var d net.Dialer
-			return d.DialContext(ctx, "unix", strings.TrimPrefix(socket, "unix:"))
-		},
-	}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/images/", nil)
 	if err != nil {
 		return sum, err
 	}
-	resp, err := client.Do(req)
+	resp, err := experiment.Admin(socket, commandTimeout).Do(req)
 	if err != nil {
 		return sum, err
 	}
@@ -220,25 +210,4 @@ func fail(got *trial.TaskResult, why string) {
 		got.FirstFailure = why
 	}
 	got.Failed++
-}
-
-// watch reads the memory of a target until the function that it returns is
-// called, which says what the most was.
-func watch(target *record.Target) (stop func() (most uint64, err error)) {
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	var readings []record.Reading
-	var problem error
-	go func() { // ends with stop, which waits for it
-		defer close(ended)
-		readings, problem = target.Watch(ctx, look, nil)
-	}()
-	return func() (most uint64, err error) {
-		cancel()
-		<-ended
-		for _, r := range readings {
-			most = max(most, r.RSS)
-		}
-		return most, problem
-	}
 }

@@ -2,8 +2,8 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -86,23 +86,18 @@ func watch(ctx context.Context, a client.AbuseConfig, url string, target *record
 	if err != nil {
 		return got, nil, err
 	}
-	watching, stop := context.WithCancel(ctx)
-	var readings []record.Reading
-	var watched sync.WaitGroup // of one goroutine, which ends with stop
-	watched.Go(func() { readings, _ = target.Watch(watching, watchEvery, nil) })
+	watched := experiment.WatchMemory(target, watchEvery)
 	err = experiment.Sleep(ctx, besieged)
 	during := visits(ctx, good, attacked)
 	counts := running.Stop()
-	stop()
-	watched.Wait()
-	if err != nil || len(readings) == 0 {
+	readings, watchErr := watched()
+	if err = errors.Join(err, watchErr); err != nil || len(readings) == 0 {
 		return got, nil, err
 	}
-	most := slices.MaxFunc(readings, func(a, b record.Reading) int { return int(a.RSS) - int(b.RSS) })
 	used := readings[len(readings)-1].CPU - unattacked.CPU
 	return trial.TaskResult{Done: during.asked, Values: map[string]float64{
 		goodFailed: float64(during.failed), goodIdle: float64(before.times.Quantile(0.99)), goodP99: float64(during.times.Quantile(0.99)),
-		idleRSS: float64(unattacked.RSS), mostRSS: float64(most.RSS), held: float64(counts.Held), ended: float64(counts.Ended + counts.Refused),
+		idleRSS: float64(unattacked.RSS), mostRSS: float64(experiment.MostRSS(readings)), held: float64(counts.Held), ended: float64(counts.Ended + counts.Refused),
 		experiment.CPU:        float64(used) / float64(during.asked), // of this server, not of the one that the slot is about
 		"requests_per_second": float64(during.asked-during.failed) / attacked.Seconds(),
 	}}, during.first, nil

@@ -3,11 +3,8 @@
 package sendfile
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"os/exec"
 	"slices"
@@ -15,6 +12,7 @@ import (
 	"time"
 
 	"millrace/lab/experiment"
+	"millrace/lab/load/client"
 	"millrace/lab/record"
 )
 
@@ -119,11 +117,8 @@ func traceArm(ctx context.Context, r *experiment.Run, name string) (rows [][]str
 			err = stopErr
 		}
 	}()
-	for _, target := range []struct{ name, network, address string }{
-		{"TCP", "tcp", in.URL["address"]},
-		{"UNIX", "unix", strings.TrimPrefix(in.URL["unix"], "unix:")},
-	} {
-		fetch := func() error { return download(ctx, target.network, target.address, traced, tracedSize) }
+	for _, target := range []struct{ name, url string }{{"TCP", in.URL[""]}, {"UNIX", in.URL["unix"]}} {
+		fetch := func() error { return download(ctx, target.url, traced, tracedSize) }
 		if err := fetch(); err != nil { // what is done once only is not counted
 			return rows, err
 		}
@@ -146,32 +141,20 @@ func traceArm(ctx context.Context, r *experiment.Run, name string) (rows [][]str
 
 // download fetches a file of size bytes on a connection of its own and throws
 // it away.
-func download(ctx context.Context, network, address, path string, size int64) error {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, network, address)
+func download(ctx context.Context, url, path string, size int64) error {
+	d, err := client.New(client.Options{Protocol: "http1", URL: url, Paths: []string{path}, Timeout: traceTime})
 	if err != nil {
-		return fmt.Errorf("downloading %s: %w", path, err)
+		return err
 	}
-	defer conn.Close()
-	if at, ok := ctx.Deadline(); ok {
-		if err := conn.SetDeadline(at); err != nil {
-			return fmt.Errorf("downloading %s: %w", path, err)
-		}
-	}
-	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path); err != nil {
-		return fmt.Errorf("downloading %s: %w", path, err)
-	}
-	answer, err := http.ReadResponse(bufio.NewReaderSize(conn, 1<<18), nil)
+	defer d.Close() //nolint:errcheck // what it has to say no longer matters
+	conn, err := d.Dial(ctx)
 	if err != nil {
-		return fmt.Errorf("downloading %s: %w", path, err)
+		return err
 	}
-	defer answer.Body.Close()
-	n, err := io.Copy(io.Discard, answer.Body)
-	if err == nil && (answer.StatusCode != http.StatusOK || n != size) {
-		err = fmt.Errorf("status %d and %d bytes instead of 200 and %d", answer.StatusCode, n, size)
+	defer conn.Close() //nolint:errcheck // likewise
+	a, err := conn.Do(ctx, 0, nil)
+	if err == nil && (a.Status != http.StatusOK || a.Body != size) {
+		err = fmt.Errorf("downloading %s: status %d and %d bytes instead of 200 and %d", path, a.Status, a.Body, size)
 	}
-	if err != nil {
-		return fmt.Errorf("downloading %s: %w", path, err)
-	}
-	return nil
+	return err
 }

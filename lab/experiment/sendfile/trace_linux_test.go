@@ -91,7 +91,7 @@ func TestTraceMoves(t *testing.T) {
 	trace := func(path string) record.Moved {
 		t.Helper()
 		got, err := record.TraceMoves(pids, func() error {
-			return download(t.Context(), "tcp", string(address), path, size)
+			return download(t.Context(), "http://"+string(address), path, size)
 		})
 		if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOSYS) || errors.Is(err, syscall.EIO) {
 			t.Skip("tracing is forbidden here: ", err)
@@ -109,7 +109,7 @@ func TestTraceMoves(t *testing.T) {
 			t.Errorf("by copying: %+v", got)
 		}
 	}
-	if err := download(t.Context(), "tcp", string(address), "/sendfile", size); err != nil {
+	if err := download(t.Context(), "http://"+string(address), "/sendfile", size); err != nil {
 		t.Errorf("the server after the trace: %v", err)
 	}
 	broken := errors.New("broken")

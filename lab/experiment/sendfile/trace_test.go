@@ -19,16 +19,15 @@ func TestDownload(t *testing.T) {
 		http.NotFound(w, r)
 	}))
 	defer server.Close()
-	address := server.Listener.Addr().String()
-	if err := download(t.Context(), "tcp", address, "/zeros", 10_000); err != nil {
+	if err := download(t.Context(), server.URL, "/zeros", 10_000); err != nil {
 		t.Error(err)
 	}
 	for path, size := range map[string]int64{"/zeros": 10_001, "/other": 10} {
-		if err := download(t.Context(), "tcp", address, path, size); err == nil || !strings.Contains(err.Error(), "instead of 200") {
+		if err := download(t.Context(), server.URL, path, size); err == nil || !strings.Contains(err.Error(), "instead of 200") {
 			t.Errorf("%s of %d bytes: %v", path, size, err)
 		}
 	}
-	if err := download(t.Context(), "unix", filepath.Join(t.TempDir(), "s"), "/zeros", 1); err == nil {
+	if err := download(t.Context(), "unix:"+filepath.Join(t.TempDir(), "s"), "/zeros", 1); err == nil {
 		t.Error("a download from nobody")
 	}
 }
