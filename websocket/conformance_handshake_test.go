@@ -408,6 +408,7 @@ func TestLateComers(t *testing.T) {
 // TestLeavingDeaf is a client that does not answer when it is sent away: the
 // end does not wait for it much longer than its grace.
 func TestLeavingDeaf(t *testing.T) {
+	t.Parallel() // it waits
 	e := newEngine(t)
 	f := serve(t, "plain", false, newHandler(t, e, echoOptions(), nil))
 	c := f.open(t, nil)

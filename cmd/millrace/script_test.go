@@ -44,13 +44,21 @@ const patience = 30 * time.Second
 // MILLRACE_TEST_SANDBOX=require.
 const sandboxed = "MILLRACE_TEST_SANDBOX"
 
+// waiting is how many scripts run at once, however few processors there are: half of the
+// time they wait for a program.
+const waiting = "4"
+
 func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", waiting); err != nil { // the command line comes later, and wins
+		panic(err)
+	}
 	testscript.Main(m, map[string]func(){"millrace": main})
 }
 
 // TestScripts runs testdata/script on the program as it ships. See their
 // README for the commands that they have on top of testscript's.
 func TestScripts(t *testing.T) {
+	t.Parallel() // with what else waits for a program
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
 		RequireExplicitExec: true,

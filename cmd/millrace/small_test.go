@@ -11,6 +11,7 @@ import (
 // TestSmall: what the tag small leaves out is not compiled, serving a folder
 // needs none of it, and who asks for it is told what to do.
 func TestSmall(t *testing.T) {
+	t.Parallel() // beside the scripts
 	deps, err := exec.Command("go", "list", "-tags", "small", "-deps", ".").Output()
 	if err != nil {
 		t.Fatal(err)

@@ -376,6 +376,7 @@ func startLoaded(t *testing.T) (l *loaded, routes string) {
 
 // TestUpgradeLosesNothing: what goes on, goes on under reloads and upgrades.
 func TestUpgradeLosesNothing(t *testing.T) {
+	t.Parallel() // beside the scripts: it mostly waits
 	l, routes := startLoaded(t)
 	var stop context.CancelFunc
 	l.ctx, stop = context.WithCancel(t.Context())

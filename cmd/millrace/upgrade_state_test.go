@@ -37,6 +37,7 @@ func (u *upgraded) metrics() string {
 // TestUpgradeKeepsTheLaneWarm: the new process has what clients have asked for, by
 // requests that nobody sees: not the log, not the counters, not the rate limits.
 func TestUpgradeKeepsTheLaneWarm(t *testing.T) {
+	t.Parallel() // beside the scripts: it mostly waits
 	const pages = 200
 	files := t.TempDir()
 	for i := range pages {
