@@ -4,8 +4,10 @@
 //
 // A request's life: its path is a script, a folder with one, a file, or none of
 // these, which the front controller answers (script.go); the request's body is
-// taken in whole before a worker of php-fpm is asked (spool.go); the answer is
-// read as fast as php-fpm writes it, however slow the client is (php.go).
+// taken in whole before a worker of php-fpm is asked (spool.go); php-fpm gets the
+// request as parameters (params.go); the answer begins with a head (head.go), and is
+// read as fast as php-fpm writes it, however slow the client is (exchange.go). An event
+// loop does all that for simple requests, as far as it need not wait (loop.go).
 package php
 
 import (

@@ -1,9 +1,9 @@
 package php
 
 import (
-	"maps"
 	"net"
 	"net/http"
+	"net/netip"
 	"path"
 	"strconv"
 	"strings"
@@ -12,74 +12,58 @@ import (
 	"millrace/internal/observe/trace"
 	"millrace/internal/upstream/fastcgi"
 	"millrace/internal/wire/field"
-	"millrace/internal/wire/netset"
+	"millrace/internal/wire/message"
 	"millrace/internal/wire/urlpath"
 )
 
-// about is what a request says besides its fields.
-type about struct {
-	method, uri, proto, host string
-	path, query              string // that the script answers for: rules may have made them
-	secure                   bool
-	local, remote            string // host:port; others are not told
-	length, kind             string // of the body; "" for none
+// asked is a request for a script.
+type asked struct {
+	*message.Request
+	local   netip.Addr // where the client has connected to; the zero one: it is not known
+	subject string     // of the client's certificate; "": none was proved
+	length  int64      // of the body, in bytes
 }
 
-// params are the parameters that php-fpm gets for a request: the variables of CGI (RFC
-// 3875, 4.1) and those that PHP's manual adds.
-func (h *Handler) params(r *http.Request, t target, length int64) []byte {
-	about := about{method: r.Method, uri: urlpath.AsSent(r), path: r.URL.Path, query: r.URL.RawQuery, proto: r.Proto, host: r.Host, secure: r.TLS != nil, remote: r.RemoteAddr, kind: r.Header.Get("Content-Type")}
-	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
-		about.local = local.String()
-	}
-	about.length = contentLength(length, r.Method, r.Header.Get("Content-Length"))
-	b := h.appendAbout(make([]byte, 0, 2048), &about, t)
-	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
-		b = fastcgi.AppendParam(b, "SSL_CLIENT_VERIFY", "SUCCESS")
-		b = fastcgi.AppendParam(b, "SSL_CLIENT_S_DN", r.TLS.PeerCertificates[0].Subject.String())
-	}
-	header := r.Header
-	if t := trace.From(r.Context()); t.On() {
-		header = maps.Clone(header)
-		t.Inject(header)
-	}
-	trusted, verified := h.clients.Trusts(netset.Peer(r.RemoteAddr)), signin.VerifiedFields(r.Context())
-	for name, values := range header {
-		if variable := variable(name, trusted || verified[name] != nil); variable != "" {
-			b = fastcgi.AppendParam(b, variable, strings.Join(values, separator(name)))
+// askedBy is a request of net/http whose body has so many bytes.
+func askedBy(r *http.Request, length int64) *asked {
+	q, ctx := &asked{Request: new(message.Request), length: length}, r.Context()
+	q.Of(r)
+	q.Target = urlpath.AsSent(r)
+	for name, values := range signin.VerifiedFields(ctx) {
+		for _, value := range values {
+			q.Set = append(q.Set, field.Line{Name: name, Value: value})
 		}
 	}
-	return h.appendOwn(b)
-}
-
-// contentLength is CONTENT_LENGTH for PHP: "" for a request without a body. For a
-// method that means a body, an empty one has length 0 (RFC 9110, 8.6).
-func contentLength(n int64, method, said string) string {
-	if n == 0 && said == "" && method != http.MethodPost && method != http.MethodPut && method != http.MethodPatch {
-		return ""
+	q.Set = trace.From(ctx).Fields(q.Set)
+	if local, ok := ctx.Value(http.LocalAddrContextKey).(net.Addr); ok {
+		q.local = addrOf(local)
 	}
-	return strconv.FormatInt(n, 10)
-}
-
-// appendOwn appends the operator's parameters: last, so that they win.
-func (h *Handler) appendOwn(b []byte) []byte {
-	for name, value := range h.options.Params {
-		b = fastcgi.AppendParam(b, name, value)
+	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		q.subject = r.TLS.PeerCertificates[0].Subject.String()
 	}
-	return b
+	return q
 }
 
-// appendAbout appends what is not a field of the request.
-func (h *Handler) appendAbout(b []byte, a *about, t target) []byte {
+// addrOf is the IP address of a TCP or UDP socket, the zero one of others.
+func addrOf(a net.Addr) netip.Addr {
+	if a, ok := a.(interface{ AddrPort() netip.AddrPort }); ok {
+		return a.AddrPort().Addr().Unmap()
+	}
+	return netip.Addr{}
+}
+
+// appendParams appends the parameters that php-fpm gets: the variables of CGI (RFC 3875,
+// 4.1), those that PHP's manual adds, and the operator's, which are the last and so win.
+func (h *Handler) appendParams(b []byte, q *asked, t target) []byte {
 	add := func(name, value string) { b = fastcgi.AppendParam(b, name, value) }
 	add("SCRIPT_FILENAME", path.Join(h.scripts, t.script))
 	add("SCRIPT_NAME", h.prefix+"/"+t.script)
 	add("DOCUMENT_ROOT", h.scripts)
-	add("DOCUMENT_URI", h.prefix+a.path)
-	add("REQUEST_URI", a.uri)
-	add("QUERY_STRING", a.query)
-	add("REQUEST_METHOD", a.method)
-	add("SERVER_PROTOCOL", a.proto)
+	add("DOCUMENT_URI", h.prefix+q.Decoded())
+	add("REQUEST_URI", q.Target)
+	add("QUERY_STRING", q.Query)
+	add("REQUEST_METHOD", q.Method)
+	add("SERVER_PROTOCOL", proto(q.Major, q.Minor))
 	add("GATEWAY_INTERFACE", "CGI/1.1")
 	add("SERVER_SOFTWARE", "millrace")
 	add("REDIRECT_STATUS", "200") // without it, PHP built for it refuses to run
@@ -87,52 +71,112 @@ func (h *Handler) appendAbout(b []byte, a *about, t target) []byte {
 		add("PATH_INFO", t.pathInfo)
 		add("PATH_TRANSLATED", path.Join(h.scripts, path.Clean(t.pathInfo)))
 	}
-	host, port := a.host, "80"
-	if a.secure {
-		add("REQUEST_SCHEME", "https")
+	host, port := q.Host, "80"
+	add("REQUEST_SCHEME", q.Scheme())
+	if q.Secure {
 		add("HTTPS", "on")
 		port = "443"
-	} else {
-		add("REQUEST_SCHEME", "http")
 	}
-	if h, p, err := net.SplitHostPort(a.host); err == nil {
+	if h, p, err := net.SplitHostPort(q.Host); err == nil {
 		host, port = h, p
 	}
 	add("SERVER_NAME", host)
 	add("SERVER_PORT", port)
-	if addr, _, err := net.SplitHostPort(a.local); err == nil {
-		add("SERVER_ADDR", addr)
+	if q.local.IsValid() {
+		add("SERVER_ADDR", q.local.String())
 	}
-	if addr, port, err := net.SplitHostPort(a.remote); err == nil {
-		add("REMOTE_ADDR", addr)
-		add("REMOTE_PORT", port)
+	if q.Peer.IsValid() {
+		add("REMOTE_ADDR", q.Peer.String())
 	}
-	if a.length != "" {
-		add("CONTENT_LENGTH", a.length)
+	if q.Port != 0 {
+		add("REMOTE_PORT", strconv.Itoa(int(q.Port)))
 	}
-	if a.kind != "" {
-		add("CONTENT_TYPE", a.kind)
+	if q.subject != "" {
+		add("SSL_CLIENT_VERIFY", "SUCCESS")
+		add("SSL_CLIENT_S_DN", q.subject)
 	}
-	add("HTTP_HOST", a.host)
+	if q.hasBody() {
+		add("CONTENT_LENGTH", strconv.FormatInt(q.length, 10))
+	}
+	if kind := q.Value("Content-Type"); kind != "" {
+		add("CONTENT_TYPE", kind)
+	}
+	add("HTTP_HOST", q.Host)
+	trusted := h.clients.Trusts(q.Peer)
+	b = appendFields(b, q.Fields, func(l field.Line) bool { return passed(l.Name, trusted) && !q.Replaced(l.Name) })
+	b = appendFields(b, q.Set, func(l field.Line) bool { return passed(l.Name, true) && l.Value != "" })
+	for name, value := range h.options.Params {
+		b = fastcgi.AppendParam(b, name, value)
+	}
 	return b
 }
 
-// variable is the CGI variable of a header field; "" for a field that scripts get in
-// another way or must not get. A name with an underscore or a dot is dropped, since
+// proto is a version of HTTP as net/http writes it.
+func proto(major, minor int) string {
+	switch {
+	case major == 1 && minor == 1:
+		return "HTTP/1.1"
+	case major == 2 && minor == 0:
+		return "HTTP/2.0"
+	}
+	return "HTTP/" + strconv.Itoa(major) + "." + strconv.Itoa(minor)
+}
+
+// hasBody reports whether PHP gets a length. For a method that means a body, an empty one
+// has length 0 (RFC 9110, 8.6).
+func (q *asked) hasBody() bool {
+	return q.length != 0 || q.Fields.Has("Content-Length") || q.Method == http.MethodPost || q.Method == http.MethodPut || q.Method == http.MethodPatch
+}
+
+// appendFields appends the variables of those fields that are wanted. Lines of one name
+// stand together.
+func appendFields(b []byte, lines field.Lines, wanted func(field.Line) bool) []byte {
+	var room [64]byte
+	for len(lines) > 0 {
+		l, n := lines[0], 1
+		for n < len(lines) && lines[n].Name == l.Name {
+			n++
+		}
+		if wanted(l) {
+			if same := lines[:n]; n > 1 {
+				l.Value = strings.Join(same.Values(l.Name), separator(l.Name))
+			}
+			b = fastcgi.AppendParam(b, string(appendVariable(room[:0], l.Name)), l.Value)
+		}
+		lines = lines[n:]
+	}
+	return b
+}
+
+// passed reports whether scripts get a header field as a variable. They get some in another
+// way, and some not at all. A name with an underscore or a dot is dropped, since
 // scripts could not tell it from the one with a dash (RFC 3875, 4.1.18). Proxy is
 // dropped, since HTTP_PROXY is a setting of HTTP clients (CVE-2016-5385).
 // X-Forwarded-For and the like are kept from a trusted proxy only.
-func variable(name string, trusted bool) string {
+func passed(name string, trusted bool) bool {
 	switch name {
 	case "X-Ssl-Client-Subject": // of a proxy's upstreams: PHP has SSL_CLIENT_S_DN, and nobody's word for it
-		return ""
+		return false
 	case "Content-Length", "Content-Type", "Proxy", "Host", "Connection", "Transfer-Encoding", "Te", "Trailer", "Upgrade", "Keep-Alive", "Proxy-Connection":
-		return ""
+		return false
 	}
-	if !field.Plain(name) || !trusted && field.Claim(name) {
-		return ""
+	return field.Plain(name) && (trusted || !field.Claim(name))
+}
+
+// appendVariable appends the CGI variable of a header field.
+func appendVariable(b []byte, name string) []byte {
+	b = append(b, "HTTP_"...)
+	for i := range len(name) {
+		c := name[i]
+		switch {
+		case c == '-':
+			c = '_'
+		case 'a' <= c && c <= 'z':
+			c -= 'a' - 'A'
+		}
+		b = append(b, c)
 	}
-	return "HTTP_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+	return b
 }
 
 // separator is what stands between the values of a field.

@@ -26,7 +26,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // folder makes one with these files.
-func folder(t *testing.T, files ...string) string {
+func folder(t testing.TB, files ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range files {

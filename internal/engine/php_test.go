@@ -8,10 +8,12 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/http/fcgi"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -260,4 +262,79 @@ sites:
 			}
 		}
 	})
+}
+
+// TestFramesOfPHP: an answer says how long it is where that is known, and one without a
+// body has none; connections to php-fpm are used again where that is asked for.
+func TestFramesOfPHP(t *testing.T) {
+	var connections atomic.Int64
+	dir, socket := overFastCGI(t, func(ln net.Listener) {
+		_ = fcgi.Serve(counted{ln, &connections}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			switch r.URL.RawQuery {
+			case "none":
+				w.WriteHeader(http.StatusNoContent)
+			case "same":
+				w.Header().Set("Etag", `"1"`)
+				w.WriteHeader(http.StatusNotModified)
+			case "said":
+				w.Header().Set("Content-Length", "5")
+				fallthrough
+			default:
+				fmt.Fprint(w, "hello", string(body))
+			}
+		}))
+	}, "a.php")
+	everyWay(t, fmt.Sprintf(`
+sites:
+- routes:
+    /new/: {static: {root: %[1]q}, php: {to: [%[2]q, %[2]q]}}
+    /kept/: {static: {root: %[1]q}, php: {to: %[2]q, idle: 2}}
+`, dir, socket), func(w *way) {
+		for _, route := range []string{"/new/", "/kept/"} {
+			began := connections.Load()
+			for _, c := range []struct {
+				method, query, sent string
+				status              int
+				length, body        string
+			}{
+				{"GET", "", "", 200, "5", "hello"},
+				{"POST", "", ", you", 200, "10", "hello, you"},
+				{"GET", "said", "", 200, "5", "hello"},
+				{"HEAD", "", "", 200, "", ""},
+				{"HEAD", "said", "", 200, "5", ""},
+				{"GET", "none", "", 204, "", ""},
+				{"DELETE", "none", "", 204, "", ""},
+				{"GET", "same", "", 304, "", ""},
+				{"HEAD", "same", "", 304, "", ""},
+			} {
+				for range 3 { // the first by a handler, perhaps
+					res, body := w.ask(c.method, route+"a.php?"+c.query, c.sent)
+					if length := res.Header.Get("Content-Length"); res.StatusCode != c.status || length != c.length && (length != "" || body == "") || body != c.body {
+						w.Errorf("%s %s?%s: %d, length %q, %q; want %+v", c.method, route, c.query, res.StatusCode, length, body, c)
+					}
+					if len(res.Header["Date"]) != 1 {
+						w.Errorf("%s %s?%s: dated %q", c.method, route, c.query, res.Header["Date"])
+					}
+				}
+			}
+			if n := connections.Load() - began; route == "/kept/" && n > 5 {
+				w.Errorf("%d connections, of which two could be kept", n)
+			}
+		}
+	})
+}
+
+// counted counts what is accepted.
+type counted struct {
+	net.Listener
+	n *atomic.Int64
+}
+
+func (c counted) Accept() (net.Conn, error) {
+	nc, err := c.Listener.Accept()
+	if err == nil {
+		c.n.Add(1)
+	}
+	return nc, err
 }

@@ -115,3 +115,11 @@ func addrOf(a net.Addr) netip.Addr {
 	}
 	return netip.Addr{}
 }
+
+// portOf returns the port of a TCP or UDP peer, 0 for a UNIX socket.
+func portOf(a net.Addr) uint16 {
+	if a, ok := a.(interface{ AddrPort() netip.AddrPort }); ok {
+		return a.AddrPort().Port()
+	}
+	return 0
+}

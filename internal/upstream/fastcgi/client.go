@@ -1,13 +1,12 @@
 package fastcgi
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -72,116 +71,158 @@ type Request struct {
 	Repeat bool
 }
 
-// small is the longest body that is written before the answer is read. With a longer
-// one both sides could wait: this one to write the body, and an application that does
-// not read it to write its answer.
-const small = 32 << 10
+// Small is the longest body that is written before the answer is read, in bytes. With a
+// longer one both sides could wait: this one to write the body, and an application that
+// does not read it to write its answer.
+const Small = 32 << 10
 
-// Do sends a request. The answer must be read to its end or closed.
-func (c *Client) Do(ctx context.Context, r Request) (*Answer, error) {
+// Do sends a request, and waits until the application says something. The answer must be
+// read to its end or closed. After an error there is nothing to close.
+func (c *Client) Do(ctx context.Context, x *Exchange, r Request) error {
 	for {
-		nc, reused, err := c.connect(ctx)
-		if err != nil {
-			return nil, err
+		*x = Exchange{client: c}
+		if err := x.dial(ctx); err != nil {
+			return err
 		}
-		a, err := c.ask(ctx, nc, r)
+		x.attach(ctx)
+		err := x.send(&r)
 		if err == nil {
-			return a, nil
+			if err = x.advance(); err == nil || x.done {
+				return nil
+			}
 		}
-		// A connection that was kept may have ended meanwhile. One that is late has not.
-		if !reused || !r.Repeat || r.Length > 0 || ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded) {
-			return nil, err
+		stale := x.Stale()
+		_ = x.Close() // it reports what the application has complained about
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if !stale || !r.Repeat || r.Length > 0 {
+			return err
 		}
 	}
 }
 
-// Resume continues a request that was sent with [AppendRequest] on nc, which it takes
-// over. came are the bytes of the answer that were read already.
-func (c *Client) Resume(ctx context.Context, nc net.Conn, came []byte) (*Answer, error) {
-	one := newConn(nc, &c.options)
-	a := &Answer{client: c, ctx: ctx, conn: one, alone: true}
-	a.prefix.Reset(came)
-	one.in.Reset(io.MultiReader(&a.prefix, nc))
-	a.stop = context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
-	if err := a.advance(); err != nil {
-		a.giveUp()
-		return nil, a.cause(ctx, err)
+// Begin takes a connection for an event loop, if one can be had at once: one that is kept,
+// or a new one to a UNIX socket whose turn it is. Send sends the request.
+func (c *Client) Begin(x *Exchange) bool {
+	*x = Exchange{client: c, serial: rand.Uint32()}
+	if x.takeKept() {
+		return true
 	}
-	return a, nil
+	network, path := split(c.options.To[c.turn()])
+	if network != "unix" {
+		return false
+	}
+	fd, ok := connect(path)
+	if ok {
+		x.use(c.newConn(nil, fd))
+	}
+	return ok
 }
 
-// ask writes the request and waits for the first record of the answer.
-func (c *Client) ask(ctx context.Context, nc *conn, r Request) (*Answer, error) {
-	a := &Answer{client: c, ctx: ctx, conn: nc}
-	a.stop = context.AfterFunc(ctx, func() { _ = nc.nc.SetDeadline(time.Unix(1, 0)) }) // whoever reads or writes ends
-	head := appendBegin(nc.out[:0], c.options.Keep > 0)
-	head = appendStream(head, kindParams, r.Params)
-	head = appendHeader(head, kindParams, 0)
-	nc.out = head[:0]
-	if r.Length <= small {
-		var err error
-		if head, err = appendBody(head, r); err == nil {
-			err = nc.write(head)
+// Send sends a request, with a body of up to Small bytes. If it reports false, no
+// application has seen the whole request, and the exchange is closed.
+func (x *Exchange) Send(r *Request) bool {
+	text, err := x.conn.whole(r)
+	if err == nil && write(x.conn.fd, text) {
+		return true
+	}
+	_ = x.Close()
+	return false
+}
+
+// FD returns the descriptor on which the answer comes, and a random number that tells it
+// from who had it before.
+func (x *Exchange) FD() (fd int, serial uint32) { return x.conn.fd, x.serial }
+
+// Continue has a goroutine go on with what a loop has begun, for as long as ctx is not
+// done. After an error there is nothing to close.
+func (c *Client) Continue(ctx context.Context, x *Exchange) error {
+	if err := x.conn.toPoller(); err != nil {
+		_ = x.Close()
+		return err
+	}
+	x.attach(ctx)
+	return nil
+}
+
+// send sends a request, and waits until the application has taken it. A body that is not
+// Small goes on by itself.
+func (x *Exchange) send(r *Request) (err error) {
+	one := x.conn
+	if r.Length <= Small {
+		var text []byte
+		if text, err = one.whole(r); err == nil {
+			err = one.write(text)
 		}
-		nc.out = head[:0]
-		if err != nil {
-			a.giveUp()
-			return nil, err
-		}
-	} else {
-		if err := nc.write(head); err != nil {
-			a.giveUp()
-			return nil, err
-		}
-		a.long = true
-		a.sending.Go(func() { // ends with the body, or when the connection is closed
-			if err := nc.writeBody(r.Body); err != nil {
-				_ = nc.nc.SetReadDeadline(time.Unix(1, 0))
-				a.sendFailed.Store(&err)
+	} else if err = one.write(one.head(r)); err == nil {
+		body := r.Body
+		x.long = true
+		x.sending.Go(func() { // ends with the body, or when the connection is closed
+			if err := one.writeBody(body); err != nil {
+				x.failure.Store(&err)
+				_ = one.nc.SetReadDeadline(past)
 			}
 		})
 	}
-	if err := a.advance(); err != nil {
-		a.giveUp()
-		return nil, a.cause(ctx, err)
-	}
-	return a, nil
+	x.err = err
+	return err
 }
 
-func appendBody(b []byte, r Request) ([]byte, error) {
-	if r.Length > 0 {
-		body := make([]byte, r.Length)
-		if _, err := io.ReadFull(r.Body, body); err != nil {
-			return nil, fmt.Errorf("read the request's body: %w", err)
+// dial takes a connection that is kept, or makes one.
+func (x *Exchange) dial(ctx context.Context) error {
+	for x.takeKept() {
+		if x.conn.toPoller() == nil {
+			return nil
 		}
-		b = appendStream(b, kindStdin, body)
+		x.conn.free()
 	}
-	return appendHeader(b, kindStdin, 0), nil
-}
-
-// connect takes a connection that is kept, or makes one.
-func (c *Client) connect(ctx context.Context) (nc *conn, reused bool, err error) {
-	c.mu.Lock()
-	if n := len(c.idle); n > 0 {
-		nc = c.idle[n-1]
-		c.idle = c.idle[:n-1]
-	}
-	c.mu.Unlock()
-	if nc != nil {
-		_ = nc.nc.SetDeadline(time.Time{})
-		return nc, true, nil
-	}
-	first := c.next.Add(1)
+	c := x.client
+	first := c.turn()
 	var errs []error
 	for i := range c.options.To {
-		network, addr := split(c.options.To[(int(first%1024)+i)%len(c.options.To)])
-		one, err := c.dialer.DialContext(ctx, network, addr)
+		network, addr := split(c.options.To[(first+i)%len(c.options.To)])
+		nc, err := c.dialer.DialContext(ctx, network, addr)
 		if err == nil {
-			return newConn(one, &c.options), false, nil
+			x.use(c.newConn(nc, fdOf(nc)))
+			return nil
 		}
 		errs = append(errs, err)
 	}
-	return nil, false, fmt.Errorf("%w: %w", ErrConnect, errors.Join(errs...))
+	return fmt.Errorf("%w: %w", ErrConnect, errors.Join(errs...))
+}
+
+// turn is the address that is tried first this time.
+func (c *Client) turn() int { return int(c.next.Add(1) % uint64(len(c.options.To))) }
+
+// use has the exchange go over a connection.
+func (x *Exchange) use(one *conn) {
+	x.conn = one
+	one.in.Reset((*source)(x))
+}
+
+// takeKept takes a connection that is kept, if there is one that has not ended.
+func (x *Exchange) takeKept() bool {
+	c := x.client
+	for {
+		c.mu.Lock()
+		n := len(c.idle)
+		if n == 0 {
+			c.mu.Unlock()
+			x.reused = false
+			return false
+		}
+		one := c.idle[n-1]
+		c.idle = c.idle[:n-1]
+		c.mu.Unlock()
+		if unread(one.fd) {
+			one.free()
+			continue
+		}
+		x.use(one)
+		x.reused = true
+		return true
+	}
 }
 
 // split tells UNIX sockets from others.
@@ -196,72 +237,14 @@ func split(to string) (network, addr string) {
 }
 
 // give keeps a connection after a whole answer, or closes it.
-func (c *Client) give(nc *conn) {
+func (c *Client) give(one *conn) {
 	c.mu.Lock()
-	keep := !c.closed && len(c.idle) < c.options.Keep && nc.in.Buffered() == 0
+	keep := !c.closed && len(c.idle) < c.options.Keep && one.in.Buffered() == 0
 	if keep {
-		c.idle = append(c.idle, nc)
+		c.idle = append(c.idle, one)
 	}
 	c.mu.Unlock()
 	if !keep {
-		nc.free()
-	}
-}
-
-// conn is a connection to an application. Its buffers are used again once it is
-// closed: most connections carry one request.
-type conn struct {
-	nc      net.Conn
-	in      *bufio.Reader
-	out     []byte // scratch
-	options *Options
-	scratch [headerLen]byte
-}
-
-// conns are closed connections, whose buffers are used again.
-var conns = sync.Pool{New: func() any { return &conn{in: bufio.NewReaderSize(nil, 16<<10)} }}
-
-func newConn(nc net.Conn, o *Options) *conn {
-	c := conns.Get().(*conn)
-	c.nc, c.options = nc, o
-	c.in.Reset(nc)
-	return c
-}
-
-// free closes the connection. Nobody may use it any more.
-func (c *conn) free() {
-	_ = c.nc.Close()
-	c.nc = nil
-	c.in.Reset(nil)
-	conns.Put(c)
-}
-
-func (c *conn) write(b []byte) error {
-	if c.options.Write > 0 {
-		_ = c.nc.SetWriteDeadline(time.Now().Add(c.options.Write))
-	}
-	if _, err := c.nc.Write(b); err != nil {
-		return fmt.Errorf("send the request to the application: %w", err)
-	}
-	return nil
-}
-
-// writeBody sends a body in records.
-func (c *conn) writeBody(body io.Reader) error {
-	buf := make([]byte, headerLen+maxContent)
-	for {
-		n, err := io.ReadFull(body, buf[headerLen:])
-		if n > 0 {
-			appendHeader(buf[:0], kindStdin, n)
-			if err := c.write(buf[:headerLen+n]); err != nil {
-				return err
-			}
-		}
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return c.write(appendHeader(buf[:0], kindStdin, 0))
-		}
-		if err != nil {
-			return fmt.Errorf("read the request's body: %w", err)
-		}
+		one.free()
 	}
 }

@@ -81,6 +81,11 @@ func request(body []byte, params ...string) Request {
 	return Request{Params: b, Body: bytes.NewReader(body), Length: int64(len(body))}
 }
 
+func do(ctx context.Context, c *Client, r Request) (*Exchange, error) {
+	x := new(Exchange)
+	return x, c.Do(ctx, x, r)
+}
+
 // Bodies of every size arrive both ways, with parameters as long as they like.
 func TestSizes(t *testing.T) {
 	long := strings.Repeat("v", 100_000)
@@ -94,14 +99,14 @@ func TestSizes(t *testing.T) {
 		}
 		_, _ = w.Write(body)
 	})
-	sizes := []int{0, 1, 127, 128, small - 1, small, small + 1, maxContent, maxContent + 1, 1 << 20}
+	sizes := []int{0, 1, 127, 128, Small - 1, Small, Small + 1, maxContent, maxContent + 1, 1 << 20}
 	for _, size := range sizes {
 		body := bytes.Repeat([]byte("0123456789"), size/10+1)[:size]
 		var params []string
 		if size == 1 {
 			params = []string{"LONG", long, "EMPTY", ""}
 		}
-		a, err := c.Do(t.Context(), request(body, params...))
+		a, err := do(t.Context(), c, request(body, params...))
 		if err != nil {
 			t.Fatalf("%d bytes: %v", size, err)
 		}
@@ -128,7 +133,7 @@ func TestAtOnce(t *testing.T) {
 	for n := range 50 {
 		all.Go(func() {
 			for range 10 {
-				a, err := c.Do(t.Context(), request(nil, "N", strconv.Itoa(n)))
+				a, err := do(t.Context(), c, request(nil, "N", strconv.Itoa(n)))
 				if err != nil {
 					t.Error(err)
 					return
@@ -174,7 +179,7 @@ func says(t testing.TB, b []byte, end bool) *Client {
 
 // all is what an application said, and the error that ended it.
 func all(c *Client) (string, error) {
-	a, err := c.Do(context.Background(), request([]byte("body")))
+	a, err := do(context.Background(), c, request([]byte("body")))
 	if err != nil {
 		return "", err
 	}
@@ -230,7 +235,7 @@ func TestSilence(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := c.Do(ctx, request(nil)); !errors.Is(err, context.Canceled) {
+	if _, err := do(ctx, c, request(nil)); !errors.Is(err, context.Canceled) {
 		t.Errorf("a client that has gone: %v", err)
 	}
 	half := says(t, stdout("he"), false)
@@ -249,7 +254,9 @@ func TestGoneBetweenReads(t *testing.T) {
 	cancel()
 	_ = one.SetDeadline(time.Unix(1, 0)) // as the end of the context has it
 	c := New(Options{Read: time.Hour})
-	a := &Answer{client: c, ctx: ctx, conn: newConn(one, &c.options), stop: func() bool { return false }}
+	a := &Exchange{client: c}
+	a.use(c.newConn(one, noFD))
+	a.attach(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- a.advance() }()
 	select {
@@ -267,7 +274,7 @@ func TestNobodyThere(t *testing.T) {
 	ln, path := listen(t)
 	_ = ln.Close()
 	c := New(Options{To: []string{path}, Connect: time.Second})
-	if _, err := c.Do(t.Context(), request(nil)); !errors.Is(err, ErrConnect) {
+	if _, err := do(t.Context(), c, request(nil)); !errors.Is(err, ErrConnect) {
 		t.Errorf("nobody: %v", err)
 	}
 	there := says(t, append(stdout("hello"), end(0)...), true)
@@ -293,7 +300,9 @@ func FuzzAnswer(f *testing.F) {
 			_ = other.Close()
 		}()
 		c := New(Options{})
-		a := &Answer{client: c, ctx: t.Context(), conn: newConn(one, &c.options), stop: func() bool { return true }}
+		a := &Exchange{client: c}
+		a.use(c.newConn(one, noFD))
+		a.attach(t.Context())
 		_, err := io.ReadAll(a)
 		if err == nil && !bytes.Contains(said, []byte{1, kindEnd, 0, 1, 0, 8}) {
 			t.Errorf("%q is whole without an end", said)
@@ -338,7 +347,7 @@ func TestRepeat(t *testing.T) {
 		})
 		c := New(Options{To: []string{path}, Connect: 5 * time.Second, Read: 200 * time.Millisecond, Keep: 4})
 		ask := func(what string) error {
-			a, err := c.Do(t.Context(), Request{Params: AppendParam(nil, "what", what), Repeat: name != "once"})
+			a, err := do(t.Context(), c, Request{Params: AppendParam(nil, "what", what), Repeat: name != "once"})
 			if err != nil {
 				return err
 			}

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 )
 
 // Kinds of records (FastCGI specification, 8).
@@ -82,16 +81,17 @@ type record struct {
 	padding int // and of what stands behind it
 }
 
-// readRecord reads a header.
-func readRecord(r io.Reader, scratch *[headerLen]byte) (record, error) {
-	if _, err := io.ReadFull(r, scratch[:]); err != nil {
-		return record{}, fmt.Errorf("the answer ends too early: %w", err)
+// recordOf reads a header.
+func recordOf(b []byte) (record, error) {
+	if b[0] != version1 {
+		return record{}, fmt.Errorf("%w: version %d", ErrProtocol, b[0])
 	}
-	if scratch[0] != version1 {
-		return record{}, fmt.Errorf("%w: version %d", ErrProtocol, scratch[0])
-	}
-	if id := binary.BigEndian.Uint16(scratch[2:]); id != requestID {
+	if id := binary.BigEndian.Uint16(b[2:]); id != requestID {
 		return record{}, fmt.Errorf("%w: a record of request %d", ErrProtocol, id)
 	}
-	return record{scratch[1], int(binary.BigEndian.Uint16(scratch[4:])), int(scratch[6])}, nil
+	switch b[1] {
+	case kindStdout, kindStderr, kindEnd:
+		return record{b[1], int(binary.BigEndian.Uint16(b[4:])), int(b[6])}, nil
+	}
+	return record{}, fmt.Errorf("%w: a record of kind %d", ErrProtocol, b[1])
 }

@@ -233,7 +233,7 @@ func (b *Body) end() error {
 	trailer := http.Header{}
 	for {
 		var l field.Line
-		if l, text, err = nextField(text); err != nil {
+		if l, text, err = NextField(text); err != nil {
 			return errors.Join(ErrTrailer, err)
 		}
 		if l.Name == "" {

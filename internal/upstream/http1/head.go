@@ -160,7 +160,7 @@ func (h *Head) parse(text, method string) (size int, err error) {
 	var f framed
 	for {
 		var l field.Line
-		if l, rest, err = nextField(rest); err != nil {
+		if l, rest, err = NextField(rest); err != nil {
 			return 0, err
 		}
 		if l.Name == "" {
@@ -211,10 +211,10 @@ func (h *Head) statusLine(line string) error {
 	return nil
 }
 
-// nextField takes the next line off a head or a trailer, with those that continue it. Its
+// NextField takes the next line off a head or a trailer, with those that continue it. Its
 // name is canonical; none means that the head has ended. The error is errPartial where
 // that is not known yet.
-func nextField(text string) (l field.Line, rest string, err error) {
+func NextField(text string) (l field.Line, rest string, err error) {
 	line, rest, ok := cutLine(text)
 	switch {
 	case !ok || line != "" && rest == "":

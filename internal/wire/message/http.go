@@ -13,7 +13,7 @@ import (
 
 // Of makes h of a request that net/http has read, or that rules have changed: its path and
 // query are those of r.URL, as the client has written them. It shares r's strings. Fields
-// of one name keep their order, others have none.
+// of one name stand together and keep their order, others have none.
 func (h *Request) Of(r *http.Request) {
 	if h.Fields == nil {
 		h.Fields = h.inline[:0]
