@@ -56,7 +56,7 @@ var layers = [][]room{
 		{"cache", "control | . | fetch | tier | object rules | purge | fill key rfc9111"},
 		{"websocket", "control | . | channels | conn hub | auth client frame page"},
 		{"php", "."},
-		{"lab", ". | experiment/cache experiment/embed experiment/images experiment/packed experiment/proof experiment/protocols experiment/proxy experiment/sendfile experiment/tls experiment/websocket | experiment | trial | gate pgo | live load report subject | link load/client record stats"},
+		{"lab", ". | experiment/cache experiment/embed experiment/images experiment/packed experiment/proof experiment/protocols experiment/proxy experiment/sendfile experiment/tls experiment/websocket | experiment | trial | gate pgo | live load/h2load report subject | load | link load/client record site stats"},
 	},
 	{
 		{"internal/server", "certs h3 | . guard"},

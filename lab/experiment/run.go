@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"millrace/lab/record"
+	"millrace/lab/site"
 	"millrace/lab/stats"
 	"millrace/lab/subject"
 	"millrace/lab/trial"
@@ -47,7 +48,7 @@ type Run struct {
 func NewRun(env Env, spec *Spec, res *record.Result) *Run {
 	return &Run{
 		Stage: NewStage(env, res), Env: env, Spec: spec, Res: res, Programs: &Programs{}, Quick: env.Mode != record.Full, Site: filepath.Join(env.Work, "site"),
-		Fields: map[string]string{}, Missing: map[string]error{}, Tools: map[string]string{}, Right: siteContent,
+		Fields: map[string]string{}, Missing: map[string]error{}, Tools: map[string]string{}, Right: site.Content,
 	}
 }
 
@@ -97,11 +98,11 @@ func (r *Run) prepare(ctx context.Context) (err error) {
 	if r.Spec.Connections > 0 {
 		r.MostConnections(r.Spec.Connections) // before servers start, which have the limit from us
 	}
-	if err := writeSite(r.Site, r.Spec.Site); err != nil {
+	if err := site.WriteParts(r.Site, r.Spec.Site); err != nil {
 		return err
 	}
 	if r.Spec.Certificate {
-		if r.Fields["Cert"], r.Fields["Key"], err = Certificate(r.Env.Work); err != nil {
+		if r.Fields["Cert"], r.Fields["Key"], err = site.Certificate(r.Env.Work); err != nil {
 			return err
 		}
 		r.Fields["Both"] = filepath.Join(r.Env.Work, "both.pem")

@@ -1,7 +1,6 @@
 package experiment
 
 import (
-	"bytes"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +12,7 @@ import (
 	"testing"
 
 	"millrace/lab/record"
+	"millrace/lab/site"
 	"millrace/lab/subject"
 )
 
@@ -73,7 +73,7 @@ func TestConfigs(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := NewRun(Env{Mode: record.Full, Work: t.TempDir(), Bench: &subject.Bench{Dir: "../bench"}, Millrace: "/bin/true"}, s, &record.Result{})
-		if r.Fields["Cert"], r.Fields["Key"], err = Certificate(r.Env.Work); err != nil {
+		if r.Fields["Cert"], r.Fields["Key"], err = site.Certificate(r.Env.Work); err != nil {
 			t.Fatal(err)
 		}
 		r.Fields["Both"], r.Fields["FPM"], r.Fields["PHPRoot"] = filepath.Join(r.Env.Work, "both.pem"), "/x/fpm", "/x"
@@ -101,43 +101,6 @@ func TestConfigs(t *testing.T) {
 				t.Error(err)
 			}
 		}
-	}
-}
-
-func TestCertificate(t *testing.T) {
-	if _, _, err := Certificate(t.TempDir()); err != nil {
-		t.Error(err)
-	}
-	if _, _, err := Certificate("/none"); err == nil {
-		t.Error("no folder, no error")
-	}
-}
-
-// TestLarge: the file has its size, no holes, and the same bytes each time; one of
-// zeros has its size alone.
-func TestLarge(t *testing.T) {
-	var all [][]byte
-	for range 2 {
-		dir := t.TempDir()
-		if err := writeSite(dir, []string{"site", "large 3", "zeros 2", "size 512"}); err != nil {
-			t.Fatal(err)
-		}
-		for name, size := range map[string]int64{"zeros-2.bin": 2 << 20, "size/512.bin": 512, "index.html": 501} {
-			if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() != size {
-				t.Errorf("%s: %v", name, err)
-			}
-		}
-		b, err := os.ReadFile(filepath.Join(dir, LargePath))
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, b)
-	}
-	if len(all[0]) != 3<<20 || !bytes.Equal(all[0], all[1]) || bytes.Contains(all[0], make([]byte, 16)) {
-		t.Error("the large file is another one, or has holes")
-	}
-	if err := writeSite(t.TempDir(), []string{"nonsense"}); err == nil {
-		t.Error("a part that there is not")
 	}
 }
 

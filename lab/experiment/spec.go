@@ -16,6 +16,7 @@ import (
 
 	"millrace/lab/load"
 	"millrace/lab/record"
+	"millrace/lab/site"
 	"millrace/lab/trial"
 )
 
@@ -289,7 +290,7 @@ func (w Workload) paths() []string { return pathsOf(w.Paths) }
 func pathsOf(list []string) (paths []string) {
 	for _, p := range list {
 		if p == "site" {
-			paths = append(paths, SitePaths()...)
+			paths = append(paths, site.SmallPaths()...)
 		} else {
 			paths = append(paths, p)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"millrace/lab/record"
+	"millrace/lab/site"
 )
 
 // A spec in small: everything that a page can say in another way.
@@ -61,7 +62,7 @@ func TestParse(t *testing.T) {
 		t.Errorf("%+v", w)
 	}
 	c := s.Workloads[4].load()
-	if len(c.Paths) != len(Site()) || c.Header.Get("X-Y") != "z" || c.Header.Get("Sec-Fetch-Mode") == "" || string(c.Body) != "xxx" || c.Connections != 7 {
+	if len(c.Paths) != len(site.Small()) || c.Header.Get("X-Y") != "z" || c.Header.Get("Sec-Fetch-Mode") == "" || string(c.Body) != "xxx" || c.Connections != 7 {
 		t.Errorf("%+v", c)
 	}
 	s = parsed(t, record.Quick)

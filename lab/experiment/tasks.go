@@ -20,7 +20,9 @@ import (
 
 	"millrace/lab/load"
 	"millrace/lab/load/client"
+	"millrace/lab/load/h2load"
 	"millrace/lab/record"
+	"millrace/lab/site"
 	"millrace/lab/trial"
 )
 
@@ -96,19 +98,19 @@ func AskOnce(ctx context.Context, d client.Dialer, want []byte) error {
 	return Ask(ctx, conn, 0, want)
 }
 
-// View asks for the page of [PageFiles], whose paths the connection has in that
+// View asks for the page of [millrace/lab/site.Page], whose paths the connection has in that
 // order, as a browser does over one connection: the HTML, and when that has come all
 // assets at once.
 func View(ctx context.Context, conn client.Conn) error {
 	if err := Ask(ctx, conn, 0, nil); err != nil {
 		return err
 	}
-	return Each(Assets, Assets, func(i int) error { return Ask(ctx, conn, i+1, nil) })
+	return Each(site.Assets, site.Assets, func(i int) error { return Ask(ctx, conn, i+1, nil) })
 }
 
-// PagePaths are those of [PageFiles].
+// PagePaths are those of [millrace/lab/site.Page].
 func PagePaths() (paths []string) {
-	for _, f := range PageFiles() {
+	for _, f := range site.Page() {
 		paths = append(paths, f.Path)
 	}
 	return paths
@@ -159,28 +161,28 @@ func (r *Run) h2load(ctx context.Context, slot trial.TaskSlot, w Workload) (tria
 		return trial.TaskResult{}, err
 	}
 	defer d.Close() //nolint:errcheck // what it has to say no longer matters
-	if path != LargePath {
+	if path != site.LargePath {
 		err = AskOnce(ctx, d, r.Right(path))
 	}
 	if err != nil {
 		return trial.TaskResult{}, err
 	}
-	got, body, err := burst{
-		exe: r.Tools["h2load"], url: base + path, connections: w.Connections, streams: max(1, w.Streams), http1: w.Protocol != load.HTTP2, requests: w.Requests,
-		log: filepath.Join(r.Env.Work, "h2load.log"),
-	}.run(ctx, slot)
-	if err == nil && path == LargePath {
+	got, err := h2load.Burst{
+		Exe: r.Tools["h2load"], URL: base + path, Connections: w.Connections, Streams: max(1, w.Streams), HTTP1: w.Protocol != load.HTTP2, Requests: w.Requests,
+		Length: slot.Length, Window: slot.Window, Log: filepath.Join(r.Env.Work, "h2load.log"),
+	}.Run(ctx)
+	if err == nil && path == site.LargePath {
 		size, sizeErr := r.LargeSize()
-		if err = sizeErr; err == nil && body < w.Requests*uint64(size) {
-			err = fmt.Errorf("%w: %d bytes of files of %d", ErrAnswer, body, size)
+		if err = sizeErr; err == nil && got.Body < w.Requests*uint64(size) {
+			err = fmt.Errorf("%w: %d bytes of files of %d", ErrAnswer, got.Body, size)
 		}
 	}
-	return got, err
+	return trial.TaskResult{Done: got.Done, Failed: got.Failed, FirstFailure: got.FirstFailure, Values: got.Values}, err
 }
 
 // LargeSize is that of the large file of the site, in bytes.
 func (r *Run) LargeSize() (int64, error) {
-	info, err := os.Stat(filepath.Join(r.Site, LargePath))
+	info, err := os.Stat(filepath.Join(r.Site, site.LargePath))
 	if err != nil {
 		return 0, fmt.Errorf("looking at the large file: %w", err)
 	}
@@ -244,7 +246,7 @@ const visitors = 4
 // page looks at the page Count times as a browser does, over HTTP/2.
 func (r *Run) page(ctx context.Context, slot trial.TaskSlot, w Workload) (got trial.TaskResult, err error) {
 	o := w.Options(slot.URL)
-	o.Paths, o.Streams = PagePaths(), Assets
+	o.Paths, o.Streams = PagePaths(), site.Assets
 	d, err := client.New(o)
 	if err != nil {
 		return got, err

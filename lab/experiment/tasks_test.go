@@ -14,6 +14,7 @@ import (
 
 	"millrace/lab/load"
 	"millrace/lab/record"
+	"millrace/lab/site"
 	"millrace/lab/subject"
 	"millrace/lab/trial"
 )
@@ -74,10 +75,10 @@ func TestPage(t *testing.T) {
 	})
 	w := Workload{Protocol: load.HTTP2, Count: 3, Browser: true}
 	got, err := bareRun(t).page(t.Context(), slot, w)
-	if want := int64(visitors * (3 + 2) * (Assets + 1)); err != nil || got.Done != visitors*3 || asked.Load() != want {
+	if want := int64(visitors * (3 + 2) * (site.Assets + 1)); err != nil || got.Done != visitors*3 || asked.Load() != want {
 		t.Errorf("%+v, %v, asked %d times, not %d", got, err, asked.Load(), want)
 	}
-	missing = PageFiles()[7].Path
+	missing = site.Page()[7].Path
 	if _, err := bareRun(t).page(t.Context(), slot, w); !errors.Is(err, ErrAnswer) {
 		t.Errorf("without an asset: %v", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"millrace/lab/experiment"
+	"millrace/lab/site"
 )
 
 const (
@@ -40,7 +41,7 @@ func flags(r *experiment.Run) error {
 		p := &r.Spec.Programs[i]
 		switch p.Key {
 		case "nethttp-ldflags":
-			p.Flags = append(p.Flags, ldflags(experiment.Site()))
+			p.Flags = append(p.Flags, ldflags(site.Small()))
 		case sized:
 			if r.Env.Bench == nil {
 				continue
@@ -61,10 +62,10 @@ func flags(r *experiment.Run) error {
 // and each set of flags has an executable of its own.
 func overlay(r *experiment.Run) (name string, err error) {
 	dir, into := filepath.Join(r.Env.Bench.Dir, "out", "lab", "site-sizes"), filepath.Join(r.Env.Bench.Dir, "subjects", "fileserver", "files")
-	var files []experiment.File
+	var files []site.File
 	replace := map[string]string{}
 	for size := leastSize; size <= mostSize; size *= 2 {
-		f := experiment.SizedFile(size)
+		f := site.Sized(size)
 		files = append(files, f)
 		at := filepath.FromSlash(f.Name)
 		replace[filepath.Join(into, at)] = filepath.Join(dir, at)
@@ -72,7 +73,7 @@ func overlay(r *experiment.Run) (name string, err error) {
 	name = filepath.Join(dir, "overlay.json")
 	text, err := json.Marshal(map[string]any{"Replace": replace})
 	if err == nil {
-		err = experiment.WriteSite(dir, files)
+		err = site.Write(dir, files)
 	}
 	if err == nil {
 		err = os.WriteFile(name, text, 0o600)
@@ -85,7 +86,7 @@ func overlay(r *experiment.Run) (name string, err error) {
 
 // ldflags put every file into a variable of package main: text as it is,
 // images in base64, since a flag can hold no zero byte.
-func ldflags(files []experiment.File) string {
+func ldflags(files []site.File) string {
 	var b strings.Builder
 	set := func(name, value string) {
 		// The go command splits at white space outside quotes and knows no

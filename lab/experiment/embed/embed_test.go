@@ -11,19 +11,20 @@ import (
 
 	"millrace/lab/experiment"
 	"millrace/lab/record"
+	"millrace/lab/site"
 	"millrace/lab/subject"
 )
 
 func TestLdflagsCanBeSplit(t *testing.T) {
-	flags := ldflags(experiment.Site())
+	flags := ldflags(site.Small())
 	if !strings.HasPrefix(flags, "-ldflags=-X '") || !strings.Contains(flags, "-X 'main.gitHash=") {
 		t.Errorf("it begins with %.40q", flags)
 	}
 	// Two quotes for each variable, and none within: there are no escapes.
-	if n := strings.Count(flags, "'"); n != 2*(len(experiment.Site())+1) {
+	if n := strings.Count(flags, "'"); n != 2*(len(site.Small())+1) {
 		t.Errorf("%d quotes", n)
 	}
-	for _, f := range experiment.Site() {
+	for _, f := range site.Small() {
 		if !strings.Contains(flags, "-X 'main."+f.Variable+"=") {
 			t.Errorf("%s is missing", f.Variable)
 		}

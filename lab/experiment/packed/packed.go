@@ -13,11 +13,12 @@ import (
 
 	"millrace/lab/experiment"
 	"millrace/lab/record"
+	"millrace/lab/site"
 	"millrace/lab/trial"
 )
 
 const (
-	site = "millrace-packed"
+	packed = "millrace-packed"
 	// checking is how long a packed site is left alone after its start: it compares
 	// its contents with their sums in the background, which no request should pay for.
 	checking = time.Second
@@ -35,8 +36,8 @@ func encodings() []string { return []string{"identity", "gzip", "br"} }
 // Hooks are those of the experiment.
 func Hooks(r *experiment.Run) experiment.Hooks {
 	return experiment.Hooks{
-		Start: map[string]func(context.Context) (*trial.Instance, error){site: func(ctx context.Context) (*trial.Instance, error) {
-			in, err := r.Start(ctx, site)
+		Start: map[string]func(context.Context) (*trial.Instance, error){packed: func(ctx context.Context) (*trial.Instance, error) {
+			in, err := r.Start(ctx, packed)
 			if err == nil {
 				if err = experiment.Sleep(ctx, checking); err != nil {
 					_ = in.Stop() // the run ends
@@ -135,7 +136,7 @@ func askOnce(ctx context.Context, address string) error {
 // askForAll asks a server for every page in every encoding, and reads what it holds
 // then.
 func askForAll(ctx context.Context, url string, target *record.Target) (got trial.TaskResult, err error) {
-	files, accepted := experiment.Pages(), encodings()
+	files, accepted := site.Pages(), encodings()
 	client := &http.Client{Timeout: answerTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: clients, DisableCompression: true}}
 	defer client.CloseIdleConnections()
 	err = experiment.Each(len(files)*len(accepted), clients, func(i int) error {

@@ -20,6 +20,7 @@ import (
 	"millrace/lab/load"
 	"millrace/lab/load/client"
 	"millrace/lab/record"
+	"millrace/lab/site"
 	"millrace/lab/stats"
 	"millrace/lab/trial"
 )
@@ -128,7 +129,7 @@ func (m *measurement) options(protocol, at, place string, paths []string) client
 	o := experiment.Workload{Protocol: load.Protocol(protocol), Paths: paths, Browser: true, Timeout: answerTimeout}.Options(at)
 	o.LocalAddr = nil // in the link's network there is one
 	if protocol != http1 {
-		o.Streams = experiment.Assets
+		o.Streams = site.Assets
 	}
 	if m.link != nil {
 		o.Within = m.link.Within
@@ -185,7 +186,7 @@ func viewHTTP1(ctx context.Context, d client.Dialer, first client.Conn) error {
 			defer more.Close() //nolint:errcheck // what it has to say no longer matters
 			c = more
 		}
-		for path := asked.Add(1); path <= experiment.Assets; path = asked.Add(1) {
+		for path := asked.Add(1); path <= site.Assets; path = asked.Add(1) {
 			if err := experiment.Ask(ctx, c, int(path), nil); err != nil {
 				return err
 			}
@@ -225,7 +226,7 @@ func (m *measurement) gather(ctx context.Context, slot trial.TaskSlot, w experim
 	defer d.Close() //nolint:errcheck // what it has to say no longer matters
 	m.set("near")
 	all := experiment.Gather(ctx, d, w.Connections, func(c client.Conn) error {
-		if w.Paths[0] == experiment.LargePath {
+		if w.Paths[0] == site.LargePath {
 			return nil
 		}
 		return do(d, c)

@@ -19,6 +19,7 @@ import (
 	"millrace/lab/experiment"
 	"millrace/lab/link"
 	"millrace/lab/record"
+	"millrace/lab/site"
 	"millrace/lab/trial"
 )
 
@@ -28,8 +29,8 @@ const largeSize = 100_000
 // what the experiment asks for; missing names a path that it does not have.
 func server(t *testing.T, m *measurement, missing *string) (url string) {
 	t.Helper()
-	files := map[string][]byte{experiment.LargePath: make([]byte, largeSize)}
-	for _, f := range slices.Concat(experiment.Site(), experiment.PageFiles()) {
+	files := map[string][]byte{site.LargePath: make([]byte, largeSize)}
+	for _, f := range slices.Concat(site.Small(), site.Page()) {
 		files[f.Path] = f.Content()
 	}
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -91,7 +92,7 @@ func TestVisits(t *testing.T) {
 	if err := os.Mkdir(m.Site, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	large := filepath.Join(m.Site, experiment.LargePath)
+	large := filepath.Join(m.Site, site.LargePath)
 	if err := os.WriteFile(large, make([]byte, largeSize), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +117,7 @@ func TestVisits(t *testing.T) {
 				t.Errorf("%s, %s takes %v, less than a round trip", p.Arm, w.Name, time.Duration(got.Values["time_ns"]))
 			}
 		}
-		missing = experiment.PageFiles()[7].Path
+		missing = site.Page()[7].Path
 		if _, err := m.page(t.Context(), slot, experiment.Workload{Over: "near", Connections: 1, Count: 1}); !errors.Is(err, experiment.ErrAnswer) {
 			t.Errorf("%s, without an asset: %v", p.Arm, err)
 		}
@@ -125,7 +126,7 @@ func TestVisits(t *testing.T) {
 	if err := os.Truncate(large, largeSize+1); err != nil {
 		t.Fatal(err)
 	}
-	w := experiment.Workload{Over: "near", Paths: []string{experiment.LargePath}, Connections: 1, Count: 1}
+	w := experiment.Workload{Over: "near", Paths: []string{site.LargePath}, Connections: 1, Count: 1}
 	if _, err := m.download(t.Context(), trial.TaskSlot{Arm: "http3", URL: at, Window: func(bool) {}}, w); !errors.Is(err, experiment.ErrAnswer) {
 		t.Errorf("a file that is too short: %v", err)
 	}

@@ -1,4 +1,4 @@
-package experiment
+package h2load
 
 import (
 	"errors"
@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"millrace/lab/trial"
 )
 
 const text = `starting benchmark...
@@ -47,11 +45,11 @@ func TestListen(t *testing.T) {
 }
 
 func TestArguments(t *testing.T) {
-	got := strings.Join(burst{url: "https://x/", connections: 1000, streams: 10}.arguments(time.Second), " ")
+	got := strings.Join(Burst{URL: "https://x/", Connections: 1000, Streams: 10, Length: time.Second}.arguments(), " ")
 	if want := "-t 1 -c 1000 -m 10 -D 1000ms --warm-up-time 3000ms https://x/"; got != want {
 		t.Errorf("%s, not %s", got, want)
 	}
-	got = strings.Join(burst{url: "https://x/", connections: 1, streams: 1, http1: true, requests: 2, log: "f"}.arguments(time.Second), " ")
+	got = strings.Join(Burst{URL: "https://x/", Connections: 1, Streams: 1, HTTP1: true, Requests: 2, Log: "f"}.arguments(), " ")
 	if want := "-t 1 -c 1 -m 1 --h1 --log-file=f -n 2 https://x/"; got != want {
 		t.Errorf("%s, not %s", got, want)
 	}
@@ -63,9 +61,8 @@ func TestNoEnd(t *testing.T) {
 	if err := os.WriteFile(exe, []byte("#!/bin/sh\nexec sleep 60\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	b := burst{exe: exe, url: "https://x/", connections: 1, streams: 1, allowance: time.Millisecond}
-	slot := trial.TaskSlot{Length: time.Millisecond, Window: func(bool) {}}
-	if _, _, err := b.run(t.Context(), slot); !errors.Is(err, errNoEnd) {
+	b := Burst{Exe: exe, URL: "https://x/", Connections: 1, Streams: 1, Length: time.Millisecond, Window: func(bool) {}, allowance: time.Millisecond}
+	if _, err := b.Run(t.Context()); !errors.Is(err, errNoEnd) {
 		t.Error(err)
 	}
 }

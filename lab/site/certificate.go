@@ -1,4 +1,4 @@
-package experiment
+package site
 
 import (
 	"crypto/ecdsa"

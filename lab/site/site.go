@@ -1,4 +1,7 @@
-package experiment
+// Package site has what the lab's servers are given to serve: a small site, a page with
+// its assets, large files, and a certificate. It is the same on every machine and in
+// every run.
+package site
 
 import (
 	"bytes"
@@ -21,9 +24,9 @@ type File struct {
 	Variable string // in lab/bench/subjects/fileserver/ldflags.go
 }
 
-// Site are six small files and one JSON method, whose answer is a file
+// Small are six small files and one JSON method, whose answer is a file
 // where a server has no methods. Sizes are those of a small site's first visit.
-func Site() []File {
+func Small() []File {
 	return []File{
 		{"index.html", "/", 501, "indexHTML"},
 		{"test.html", "/test.html", 869, "testHTML"},
@@ -35,10 +38,10 @@ func Site() []File {
 	}
 }
 
-// SitePaths are the URL paths of Site.
-func SitePaths() []string {
+// SmallPaths are the URL paths of Site.
+func SmallPaths() []string {
 	var paths []string
-	for _, f := range Site() {
+	for _, f := range Small() {
 		paths = append(paths, f.Path)
 	}
 	return paths
@@ -48,8 +51,8 @@ func SitePaths() []string {
 // script, the others images.
 const Assets = 30
 
-// PageFiles are a page and its assets, of 0.6 to 34 KB; the HTML is the first.
-func PageFiles() []File {
+// Page are a page and its assets, of 0.6 to 34 KB; the HTML is the first.
+func Page() []File {
 	files := []File{{Name: "page/index.html", Path: "/page/", Size: 8000}}
 	for i := range Assets {
 		kind := "png"
@@ -80,23 +83,23 @@ func Pages() []File {
 // a download do not count, small enough to stay in the page cache.
 const LargePath = "/large.bin"
 
-// writeSite makes the folder that is served of its parts: "site", the small one;
+// WriteParts makes the folder that is served of its parts: "site", the small one;
 // "page" and "pages"; "large 64", of so many MiB; "zeros 1024", likewise; "size 512",
 // a file of so many bytes.
-func writeSite(dir string, parts []string) error {
+func WriteParts(dir string, parts []string) error {
 	for _, part := range parts {
 		kind, amount, _ := strings.Cut(part, " ")
 		n, _ := strconv.ParseInt(amount, 10, 64) // 0 where there is none
 		var err error
 		switch kind {
 		case "site":
-			err = WriteSite(dir, Site())
+			err = Write(dir, Small())
 		case "page":
-			err = WriteSite(dir, PageFiles())
+			err = Write(dir, Page())
 		case "pages":
-			err = WriteSite(dir, Pages())
+			err = Write(dir, Pages())
 		case "size":
-			err = WriteSite(dir, []File{SizedFile(int(n))})
+			err = Write(dir, []File{Sized(int(n))})
 		case "large":
 			err = writeLarge(filepath.Join(dir, LargePath), n<<20)
 		case "zeros":
@@ -145,9 +148,9 @@ func create(name string, fill func(*os.File) error) error {
 	return nil
 }
 
-// siteContent is what must be answered to a path of the small site.
-func siteContent(path string) []byte {
-	for _, f := range Site() {
+// Content is what must be answered to a path of the small site.
+func Content(path string) []byte {
+	for _, f := range Small() {
 		if f.Path == path {
 			return f.Content()
 		}
@@ -155,15 +158,15 @@ func siteContent(path string) []byte {
 	return nil
 }
 
-// SizedFile is the file of size bytes that the crossover curve is measured on.
-func SizedFile(size int) File {
+// Sized is the file of size bytes that the crossover curve is measured on.
+func Sized(size int) File {
 	name := fmt.Sprintf("size/%d.bin", size)
 	return File{Name: name, Path: "/" + name, Size: size}
 }
 
-// WriteSite makes files in dir, and leaves those alone that are right already:
+// Write makes files in dir, and leaves those alone that are right already:
 // another run may be reading them.
-func WriteSite(dir string, files []File) error {
+func Write(dir string, files []File) error {
 	for _, f := range files {
 		name := filepath.Join(dir, filepath.FromSlash(f.Name))
 		content := f.Content()

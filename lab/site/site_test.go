@@ -1,4 +1,4 @@
-package experiment
+package site
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 const embeddedFiles = "../bench/subjects/fileserver/files"
 
 func TestSiteIsWhatTheSubjectsEmbed(t *testing.T) {
-	for _, f := range Site() {
+	for _, f := range Small() {
 		content := f.Content()
 		if len(content) != f.Size {
 			t.Errorf("%s has %d bytes, not %d", f.Name, len(content), f.Size)
@@ -28,13 +28,13 @@ func TestSiteIsWhatTheSubjectsEmbed(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil || count != len(Site()) {
-		t.Errorf("lab/bench/subjects embeds %d files, not %d (%v)", count, len(Site()), err)
+	if err != nil || count != len(Small()) {
+		t.Errorf("lab/bench/subjects embeds %d files, not %d (%v)", count, len(Small()), err)
 	}
 }
 
 func TestVerifyIsAsEncodingJSONWritesIt(t *testing.T) {
-	for _, f := range Site() {
+	for _, f := range Small() {
 		if f.Variable != "verifyJSON" {
 			continue
 		}
@@ -53,9 +53,9 @@ func TestVerifyIsAsEncodingJSONWritesIt(t *testing.T) {
 
 func TestWrite(t *testing.T) {
 	dir := t.TempDir()
-	files := append(Site(), SizedFile(4096))
+	files := append(Small(), Sized(4096))
 	for range 2 { // the second time over what is there
-		if err := WriteSite(dir, files); err != nil {
+		if err := Write(dir, files); err != nil {
 			t.Fatal(err)
 		}
 		got, err := os.ReadFile(filepath.Join(dir, "size", "4096.bin"))
@@ -65,5 +65,42 @@ func TestWrite(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "size", "4096.bin"), []byte("old"), 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+func TestCertificate(t *testing.T) {
+	if _, _, err := Certificate(t.TempDir()); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := Certificate("/none"); err == nil {
+		t.Error("no folder, no error")
+	}
+}
+
+// TestLarge: the file has its size, no holes, and the same bytes each time; one of
+// zeros has its size alone.
+func TestLarge(t *testing.T) {
+	var all [][]byte
+	for range 2 {
+		dir := t.TempDir()
+		if err := WriteParts(dir, []string{"site", "large 3", "zeros 2", "size 512"}); err != nil {
+			t.Fatal(err)
+		}
+		for name, size := range map[string]int64{"zeros-2.bin": 2 << 20, "size/512.bin": 512, "index.html": 501} {
+			if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() != size {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		b, err := os.ReadFile(filepath.Join(dir, LargePath))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, b)
+	}
+	if len(all[0]) != 3<<20 || !bytes.Equal(all[0], all[1]) || bytes.Contains(all[0], make([]byte, 16)) {
+		t.Error("the large file is another one, or has holes")
+	}
+	if err := WriteParts(t.TempDir(), []string{"nonsense"}); err == nil {
+		t.Error("a part that there is not")
 	}
 }

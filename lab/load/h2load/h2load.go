@@ -1,7 +1,6 @@
-package experiment
-
-// This file makes load with h2load of nghttp2: it is what others measure HTTP/2
+// Package h2load makes load with h2load of nghttp2: it is what others measure HTTP/2
 // with, and costs less for a request than the lab's own client.
+package h2load
 
 import (
 	"bufio"
@@ -19,17 +18,27 @@ import (
 	"time"
 
 	"millrace/lab/load"
-	"millrace/lab/trial"
 )
 
-// A burst is one run of h2load.
-type burst struct {
-	exe, url             string
-	connections, streams int
-	http1                bool
-	requests             uint64        // in all; 0: as many as there are in the slot's length
-	allowance            time.Duration // 0: endAllowance
-	log                  string        // a file for the time of each request, which gives the 99th percentile; empty: none
+// A Burst is one run of h2load.
+type Burst struct {
+	Exe, URL             string
+	Connections, Streams int
+	HTTP1                bool
+	Requests             uint64          // in all; 0: as many as there are in Length
+	Length               time.Duration   // of the window
+	Window               func(open bool) // is called when the window opens and closes
+	Log                  string          // a file for the time of each request, which gives the 99th percentile; empty: none
+
+	allowance time.Duration // 0: endAllowance
+}
+
+// A Result is what h2load has counted.
+type Result struct {
+	Done, Failed uint64
+	FirstFailure string             // in words
+	Values       map[string]float64 // requests_per_second, latency_mean_ns, latency_p99_ns: those that are known
+	Body         uint64             // bytes of all bodies
 }
 
 // The time before the window in which the connections are opened. A handshake
@@ -45,69 +54,69 @@ const (
 const endAllowance = time.Minute
 
 // warmUp is the time before the window of a timed run.
-func (b burst) warmUp() time.Duration {
-	return warmUpBase + time.Duration(b.connections)*warmUpPerConnection
+func (b Burst) warmUp() time.Duration {
+	return warmUpBase + time.Duration(b.Connections)*warmUpPerConnection
 }
 
 // arguments are those of h2load.
-func (b burst) arguments(length time.Duration) []string {
-	args := []string{"-t", "1", "-c", strconv.Itoa(b.connections), "-m", strconv.Itoa(b.streams)}
-	if b.http1 {
+func (b Burst) arguments() []string {
+	args := []string{"-t", "1", "-c", strconv.Itoa(b.Connections), "-m", strconv.Itoa(b.Streams)}
+	if b.HTTP1 {
 		args = append(args, "--h1")
 	}
-	if b.log != "" {
-		args = append(args, "--log-file="+b.log)
+	if b.Log != "" {
+		args = append(args, "--log-file="+b.Log)
 	}
-	if b.requests > 0 {
-		args = append(args, "-n", strconv.FormatUint(b.requests, 10))
+	if b.Requests > 0 {
+		args = append(args, "-n", strconv.FormatUint(b.Requests, 10))
 	} else {
-		args = append(args, "-D", milliseconds(length), "--warm-up-time", milliseconds(b.warmUp()))
+		args = append(args, "-D", milliseconds(b.Length), "--warm-up-time", milliseconds(b.warmUp()))
 	}
-	return append(args, b.url)
+	return append(args, b.URL)
 }
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) + "ms" }
 
-// run has h2load ask, and opens and closes the slot's window: when its own opens
-// and closes, or, with a count of requests, around all of it. body is how many
-// bytes of bodies have come.
-func (b burst) run(ctx context.Context, slot trial.TaskSlot) (got trial.TaskResult, body uint64, err error) {
-	limit := b.warmUp() + slot.Length + cmp.Or(b.allowance, endAllowance)
+// Run has h2load ask, and opens and closes the window: when its own opens and closes,
+// or, with a count of requests, around all of it.
+func (b Burst) Run(ctx context.Context) (got Result, err error) {
+	limit := b.warmUp() + b.Length + cmp.Or(b.allowance, endAllowance)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w after %v", errNoEnd, limit))
 	defer cancel()
-	cmd := exec.CommandContext(ctx, b.exe, b.arguments(slot.Length)...)
+	cmd := exec.CommandContext(ctx, b.Exe, b.arguments()...)
 	var complaints bytes.Buffer
 	cmd.Stderr = &complaints
 	out, err := cmd.StdoutPipe()
-	if b.requests > 0 {
-		slot.Window(true)
-		defer slot.Window(false)
+	if b.Requests > 0 {
+		b.Window(true)
+		defer b.Window(false)
 	}
 	if err == nil {
 		err = cmd.Start()
 	}
 	if err != nil {
-		return got, 0, fmt.Errorf("starting h2load: %w", err)
+		return got, fmt.Errorf("starting h2load: %w", err)
 	}
-	output := listen(out, slot.Window)
+	output := listen(out, b.Window)
 	if err := cmd.Wait(); err != nil {
-		return got, 0, fmt.Errorf("running h2load: %w: %s", cmp.Or(context.Cause(ctx), err), complaints.String())
+		return got, fmt.Errorf("running h2load: %w: %s", cmp.Or(context.Cause(ctx), err), complaints.String())
 	}
-	timed := b.requests == 0
+	timed := b.Requests == 0
 	if got, err = output.result(timed); err != nil {
-		return got, 0, fmt.Errorf("%w; it said:\n%s", err, output.text)
+		return got, fmt.Errorf("%w; it said:\n%s", err, output.text)
 	}
 	if timed {
-		got.Values["requests_per_second"] = float64(got.Done) / slot.Length.Seconds()
+		got.Values["requests_per_second"] = float64(got.Done) / b.Length.Seconds()
 	}
-	if b.log != "" {
-		times, err := readLog(b.log)
+	if b.Log != "" {
+		times, err := readLog(b.Log)
 		if err != nil {
-			return got, 0, err
+			return got, err
 		}
 		got.Values["latency_p99_ns"] = float64(times.Quantile(0.99))
 	}
-	return got, output.body(), nil
+	got.Body = output.body()
+	return got, nil
 }
 
 // readLog reads h2load's log, and removes it: a line for each request, with its
@@ -177,16 +186,16 @@ var errNoEnd = errors.New("h2load did not end")
 var errNoResult = errors.New("h2load has not said what it has measured")
 
 // result is what h2load has counted. timed: it had a window of its own.
-func (w words) result(timed bool) (trial.TaskResult, error) {
+func (w words) result(timed bool) (Result, error) {
 	requests, codes := counted.FindStringSubmatch(w.text), statuses.FindStringSubmatch(w.text)
 	if requests == nil || codes == nil || timed && (!w.opened || !w.closed) {
-		return trial.TaskResult{}, errNoResult
+		return Result{}, errNoResult
 	}
 	// What failed has what was reset, refused or late in it. A redirect counts as
 	// a success there. The 2xx are no count of the window: an answer whose head
 	// came before it is done in it.
 	done, moved := number(requests[1]), number(codes[1])
-	got := trial.TaskResult{Done: done - min(done, moved), Failed: number(requests[2]) + moved, Values: map[string]float64{}}
+	got := Result{Done: done - min(done, moved), Failed: number(requests[2]) + moved, Values: map[string]float64{}}
 	if got.Failed > 0 {
 		got.FirstFailure = requests[0] + "; " + codes[0]
 	}
