@@ -33,7 +33,7 @@ var selective = []string{"Range", "If-Range", "If-None-Match", "If-Modified-Sinc
 // passMiss is Pass for what is not stored. A handler does what has to look into other tiers
 // than memory, what wants a part of an answer, and what waits for another's fetch.
 func (h *Handler) passMiss(q *lane.ForwardRequest, x *exchange) lane.RoundTrip {
-	if h.tiers.Slow() || x.head.Method != http.MethodGet || slices.ContainsFunc(selective, x.head.Fields.Has) || !h.proxy.Tries(q) {
+	if h.tiers.Slow() || x.head.Method != http.MethodGet || slices.ContainsFunc(selective, x.head.Fields.Has) || !h.proxy.Tries(q.Head) {
 		return nil
 	}
 	x.judge()

@@ -2,25 +2,19 @@ package proxy
 
 import (
 	"sync"
-	"time"
 
 	"millrace/internal/lane"
 	"millrace/internal/route/site"
-	"millrace/internal/upstream"
 	"millrace/internal/wire/field"
 )
 
 // passage is a request that an event loop forwards. The upstream and the client get
 // the same as by Serve.
 type passage struct {
-	upstream.Passage
-	handler *Handler
-	editor  Editor // nil: none
-	pages   site.Pages
-	out     outgoing
-	answer  upstream.Answer
-	began   time.Time
-	beyond  bool // its answer is not for a loop
+	Trip
+	editor Editor // nil: none
+	pages  site.Pages
+	out    outgoing
 }
 
 var passagePool = sync.Pool{New: func() any {
@@ -29,40 +23,21 @@ var passagePool = sync.Pool{New: func() any {
 	return p
 }}
 
-// manyOdd is after how many answers in a row that a loop cannot take, for example with
-// a long body, loops stop trying: such a try costs more than the handler alone. One
-// request in tryAgain still tries, to notice when that has changed.
-const (
-	manyOdd  = 8
-	tryAgain = 64
-	// slow is from when on an answer that has not come counts as odd. One that others
-	// of its connection take along to a goroutine does not.
-	slow = 50 * time.Millisecond
-)
-
-// handedOver counts a request that a loop has begun and a goroutine continues.
-func (h *Handler) handedOver(began time.Time, beyond bool) {
-	if beyond || time.Since(began) >= slow {
-		h.odd.Add(1)
-	}
-}
-
 // Pass implements [lane.Passer].
 func (h *Handler) Pass(q *lane.ForwardRequest) lane.RoundTrip { return h.PassEdited(q, nil) }
 
 // PassEdited is Pass for an answer that e edits; nil: nobody does. If the passage is handed
 // over, that job takes its own part by [lane.Take], and calls Serve.
 func (h *Handler) PassEdited(q *lane.ForwardRequest, e Editor) lane.RoundTrip {
-	head := q.Head
-	if h.loops == nil || !h.paths.brief(head.Path) || !h.shouldTry(head) {
+	if !h.tries(q.Head) {
 		return nil
 	}
 	p := passagePool.Get().(*passage)
-	if !h.outgoing(head, &p.out) || !h.loops.Begin(&p.Passage, q.Loop, &p.out.Request, q.Waiting) {
+	if !h.outgoing(q.Head, &p.out) || !h.Begin(&p.Trip, q, &p.out.Request) {
 		passagePool.Put(p)
 		return nil
 	}
-	p.handler, p.editor, p.pages, p.began, p.beyond, p.answer.Status = h, e, q.Pages, time.Now(), false, 0
+	p.editor, p.pages = e, q.Pages
 	if !p.Waits() && !p.send(q) {
 		p.release()
 		return nil
@@ -82,26 +57,18 @@ func (p *passage) Start(q *lane.ForwardRequest) bool { return p.Enter() && p.sen
 
 // Take implements [lane.RoundTrip].
 func (p *passage) Take(buf []byte, r *lane.Reply) lane.Progress {
-	h, a := p.handler, &p.answer
-	body, t := p.Passage.Take(buf, p.out.Method, a)
+	a, body, progress := p.read(buf)
 	switch {
-	case t == upstream.Wait && (!h.stream || a.Status == 0):
-		return lane.Incomplete
-	case t != upstream.Whole: // or some of it, which must not wait for more
-		p.beyond = true
-		return lane.NeedsHandler
+	case progress != lane.Complete:
+		return progress
 	case p.pages.For(a.Status) != "":
-		p.beyond = true
 		p.Hold()
 		return lane.NeedsHandler
 	}
-	h.edit(a, p.out.from.asked, p.editor)
+	p.handler.edit(a, p.out.from.asked, p.editor)
 	field.SortLines(a.Fields)
 	r.Status, r.Lines, r.Body = a.Status, a.Fields, body
 	p.End()
-	if h.odd.Load() != 0 {
-		h.odd.Store(0)
-	}
 	return lane.Complete
 }
 
@@ -113,7 +80,7 @@ func (p *passage) Sent(*lane.Conn, *lane.Reply) {
 
 // Discard implements [lane.RoundTrip].
 func (p *passage) Discard() {
-	p.Passage.Discard()
+	p.Trip.Discard()
 	p.release()
 }
 

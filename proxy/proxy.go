@@ -263,8 +263,7 @@ var errUpload = errors.New("the request's body could not be taken in")
 // 15.2).
 func (h *Handler) ask(r *http.Request, out *upstream.Request, body *upload, relay *interim) (*upstream.Answer, error) {
 	if p, started := lane.Take[*passage](r, h); started {
-		h.handedOver(p.began, p.beyond)
-		return h.loops.Continue(r.Context(), out, &p.Passage, relay.pass)
+		return p.Continue(r.Context(), out, relay.pass)
 	}
 	h.copies.send(out, body)
 	if !r.ProtoAtLeast(1, 1) {

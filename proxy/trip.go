@@ -10,8 +10,8 @@ import (
 	"millrace/internal/wire/message"
 )
 
-// Trip is a request to the upstream that an event loop makes, for a job that makes the
-// request and reads the answer itself: the cache, for example.
+// Trip is a request to the upstream that an event loop makes: for the proxy itself, and for
+// a job that makes the request and reads the answer, the cache, for example.
 type Trip struct {
 	upstream.Passage
 	handler *Handler
@@ -21,14 +21,33 @@ type Trip struct {
 	beyond  bool // its answer is not for a loop
 }
 
-// Tries reports whether Begin is worth while: the upstream's last answers were mostly
-// ones that a loop can take, and its servers are chosen by no more than the URL, the
-// only part of the request that is known yet.
-func (h *Handler) Tries(q *lane.ForwardRequest) bool {
-	if h.loops == nil || !h.loops.Loops() || !h.paths.brief(q.Head.Path) {
+// manyOdd is after how many answers in a row that a loop cannot take, for example with
+// a long body, loops stop trying: such a try costs more than the handler alone. One
+// request in tryAgain still tries, to notice when that has changed.
+const (
+	manyOdd  = 8
+	tryAgain = 64
+	// slow is from when on an answer that has not come counts as odd. One that others
+	// of its connection take along to a goroutine does not.
+	slow = 50 * time.Millisecond
+)
+
+// Tries reports whether Begin is worth while for a request: the upstream's last answers were
+// mostly ones that a loop can take, nothing about the request takes long, and it need not be
+// refused, which the handler does.
+func (h *Handler) Tries(q *message.Request) bool {
+	return h.tries(q) && h.loops.Loops() && h.paths.stays(q.Path)
+}
+
+// tries is Tries but for what Begin, and outgoing, find out themselves.
+func (h *Handler) tries(q *message.Request) bool {
+	if h.loops == nil || !h.paths.brief(q.Path) {
 		return false
 	}
-	return h.paths.stays(q.Head.Path) && h.shouldTry(q.Head)
+	if h.odd.Load() >= manyOdd && h.tried.Add(1)%tryAgain != 0 {
+		return false
+	}
+	return refusal(q) == 0
 }
 
 // Begin takes a connection for the request q, of which out was made, into t, or has it wait
@@ -39,15 +58,6 @@ func (h *Handler) Begin(t *Trip, q *lane.ForwardRequest, out *upstream.Request) 
 	}
 	t.handler, t.method, t.began, t.beyond, t.answer.Status = h, out.Method, time.Now(), false, 0
 	return true
-}
-
-// shouldTry reports whether a loop should try to forward q; see manyOdd. Requests that
-// are refused the handler answers.
-func (h *Handler) shouldTry(q *message.Request) bool {
-	if h.odd.Load() >= manyOdd && h.tried.Add(1)%tryAgain != 0 {
-		return false
-	}
-	return refusal(q) == 0
 }
 
 // Ask sends out, which has no body; its text is written into room. If it reports false,
@@ -67,16 +77,24 @@ func (t *Trip) Ask(out *upstream.Request, room []byte) bool {
 // and the body, which is in buf until Release; the next call must be End, or Hold
 // if it is an answer for a goroutine.
 func (t *Trip) Answer(buf []byte) (*upstream.Answer, []byte, lane.Progress) {
-	a := &t.answer
-	body, taken := t.Take(buf, t.method, a)
+	a, body, progress := t.read(buf)
+	if progress == lane.Complete {
+		t.Own(t.method, a)
+	}
+	return a, body, progress
+}
+
+// read is Answer with fields that are in buf as well.
+func (t *Trip) read(buf []byte) (a *upstream.Answer, body []byte, progress lane.Progress) {
+	a = &t.answer
+	body, taken := t.Passage.Take(buf, t.method, a)
 	switch {
 	case taken == upstream.Wait && (!t.handler.stream || a.Status == 0):
 		return nil, nil, lane.Incomplete
-	case taken != upstream.Whole:
+	case taken != upstream.Whole: // or some of it, which must not wait for more
 		t.beyond = true
 		return nil, nil, lane.NeedsHandler
 	}
-	t.Own(t.method, a)
 	return a, body, lane.Complete
 }
 
@@ -99,6 +117,8 @@ func (t *Trip) End() {
 // is for a goroutine; interim is told of interim answers.
 func (t *Trip) Continue(ctx context.Context, out *upstream.Request, interim func(status int, fields field.Lines) error) (*upstream.Answer, error) {
 	h := t.handler
-	h.handedOver(t.began, t.beyond)
+	if t.beyond || time.Since(t.began) >= slow {
+		h.odd.Add(1)
+	}
 	return h.loops.Continue(ctx, out, &t.Passage, interim)
 }
