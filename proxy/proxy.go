@@ -263,7 +263,7 @@ var errUpload = errors.New("the request's body could not be taken in")
 // 15.2).
 func (h *Handler) ask(r *http.Request, out *upstream.Request, body *upload, relay *interim) (*upstream.Answer, error) {
 	if p, started := lane.Take[*passage](r, h); started {
-		return p.Continue(r.Context(), out, relay.pass)
+		return p.Continue(r.Context(), out, relay.pass) // which has p from now on
 	}
 	h.copies.send(out, body)
 	if !r.ProtoAtLeast(1, 1) {

@@ -45,6 +45,37 @@ func TestMissedByTurns(t *testing.T) {
 	}
 }
 
+// TestMissedByFields: loops fetch also where a field of the request chooses the server.
+func TestMissedByFields(t *testing.T) {
+	var to []string
+	for i := range 2 {
+		up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/plain")
+			w.Header().Set("Cache-Control", "max-age=60")
+			_, _ = fmt.Fprint(w, " ", i)
+		}))
+		defer up.Close()
+		to = append(to, up.URL)
+	}
+	for _, by := range []string{"balance: hash, hash_by: 'header:X-User'", "balance: hash, hash_by: 'cookie:visitor'"} {
+		var said [2]string
+		for road, off := range []bool{false, true} {
+			srv := running(t, fmt.Sprintf("admin: {listen: off}\nlog: {format: off}\nlisten: 127.0.0.1:0\nlane: {off: %v}\nsites:\n- routes:\n    /: {cache: {to: [%q, %q], %s}}\n", off, to[0], to[1], by))
+			c := &cached{new(book), srv, strings.TrimPrefix(srv.Addrs()[0], "http://")}
+			for n := range 12 {
+				got := c.ask(t, get(fmt.Sprint("/", n), fmt.Sprint("X-User: u", n), fmt.Sprint("Cookie: visitor=", n)), 1)
+				said[road] += got[strings.LastIndex(got, " "):]
+			}
+			if n := srv.server.Forwarded(); (n > 0) == off {
+				t.Errorf("%s, off: %v: the loops fetched %d", by, off, n)
+			}
+		}
+		if said[0] != said[1] || !strings.Contains(said[0], "0") || !strings.Contains(said[0], "1") {
+			t.Errorf("%s: on the loops the servers%s answer, else%s", by, said[0], said[1])
+		}
+	}
+}
+
 // TestCarriedReloads: while the servers of a route, and how one is chosen, change
 // under load, each request gets its answer.
 func TestCarriedReloads(t *testing.T) {

@@ -165,10 +165,9 @@ func (s *server) loopable() bool {
 	return s.client != nil && s.client.tls == nil && !s.distrusted() && s.breaker.isClosed()
 }
 
-// Loops reports whether loops may make requests now, of which the URL is known and not
-// the fields.
+// Loops reports whether loops may make requests now.
 func (p *Pool) Loops() bool {
-	if p.options.ProxyProtocol != "" || p.picks.byFields {
+	if p.options.ProxyProtocol != "" {
 		return false
 	}
 	p.mu.Lock()
