@@ -34,6 +34,7 @@ type ForwardRequest struct {
 	Body   []byte           // the whole body
 	Scope  *Scope
 	Client net.Addr
+	Remote string   // the same, for the log
 	Local  net.Addr // the address that the client has connected to
 	Loop   int      // the number of the loop
 	Out    []byte   // an empty buffer for the request as it is sent
@@ -126,8 +127,8 @@ func (l *Lane) Forwarded() uint64 { return l.forwarded.Load() }
 // Shard returns the connection's number, for counters that are kept in shards.
 func (c *Conn) Shard() uint32 { return c.shard }
 
-// LoggedAs returns the address of the connection's other end for the log.
-func (c *Conn) LoggedAs() string {
+// loggedAs returns the address of the connection's other end for the log.
+func (c *Conn) loggedAs() string {
 	if c.remote == "" {
 		c.remote = RemoteHost(c.RemoteAddr())
 	}

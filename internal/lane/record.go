@@ -26,12 +26,9 @@ func (c *Conn) record(log *accesslog.Log, a answerRecord) {
 	if a.bytes == nil || a.response.noLog || !log.Wants(a.began, a.status, took) {
 		return
 	}
-	if c.remote == "" {
-		c.remote = RemoteHost(c.RemoteAddr())
-	}
-	settings := c.lane.settings.Load()
-	a.id = settings.requestID(c.remote, a.req, a.bytes)
-	a.log(log, settings.loggedClient(c.remote, a.req, a.bytes), c.scope.Secure, c.shard, took)
+	settings, remote := c.lane.settings.Load(), c.loggedAs()
+	a.id = settings.requestID(remote, a.req, a.bytes)
+	a.log(log, settings.loggedClient(remote, a.req, a.bytes), c.scope.Secure, c.shard, took)
 }
 
 // count counts an answer and returns how long it took.

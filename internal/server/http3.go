@@ -348,17 +348,6 @@ type writeDeadline interface {
 	SetWriteDeadline(t time.Time) error
 }
 
-// secure prepares the answer to a request over TLS.
-func (w *writer) secure(s *Server, now *current) {
-	if always := s.secure.Always.Load(); always != nil {
-		w.always = *always
-	}
-	if w.r.ProtoMajor == 3 {
-		w.deadline, _ = w.rw.(writeDeadline)
-		w.writeTimeout = now.limits.WriteTimeout
-	}
-}
-
 // writeTimed is Write over HTTP/3, where the client has the write timeout for each
 // piece.
 func (w *writer) writeTimed(p []byte) (total int, err error) {

@@ -7,7 +7,6 @@ import (
 
 	"millrace/internal/wire/field"
 	"millrace/internal/wire/h2"
-	"millrace/internal/wire/netset"
 )
 
 // malformed reports whether a request's target is none (see formless), or whether its
@@ -68,12 +67,12 @@ func badExpectation(r *http.Request) bool {
 // connection. What it asks for there is for other sites, with other rules and
 // redirects (RFC 9110, 7.4; RFC 9113, 8.3.1). A proxy that is trusted may have had
 // TLS.
-func misdirected(r *http.Request, clients *netset.Finder) (why string) {
+func misdirected(r *http.Request, trusted bool) (why string) {
 	named := r.ProtoMajor == 1 && r.URL.Scheme != "" && r.RequestURI != "" && r.RequestURI[0] != '/'
 	switch {
 	case cleartext(r), named && r.TLS != nil && r.URL.Scheme == "http":
 		return h2.NotHTTPS
-	case named && r.TLS == nil && r.URL.Scheme == "https" && !clients.Trusts(netset.Peer(r.RemoteAddr)):
+	case named && r.TLS == nil && r.URL.Scheme == "https" && !trusted:
 		return "This connection is for http addresses."
 	}
 	return ""

@@ -22,7 +22,7 @@ func (w *writer) page(r *http.Request) {
 	onlyAdvice(header)
 	lane.Decline(r)                  // a page is for its status, not for the path
 	named := site.IsName(w.replaced) // which answers for the path that was asked for, and asks who it is
-	route, path := w.site.Page(w.replaced, r.URL.Path)
+	route, path := w.visit.site.Page(w.replaced, r.URL.Path)
 	w.status, w.replaced, w.pages, w.appPages, w.forced = 0, "", nil, nil, status
 	if route != nil {
 		h := route.Open

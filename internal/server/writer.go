@@ -3,7 +3,6 @@ package server
 import (
 	"bufio"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"sync"
@@ -11,7 +10,7 @@ import (
 	"time"
 
 	"millrace/internal/lane"
-	"millrace/internal/observe/trace"
+	"millrace/internal/route/headers"
 	"millrace/internal/route/site"
 	"millrace/internal/wire/stall"
 )
@@ -21,14 +20,13 @@ import (
 // silently loses sendfile.
 type writer struct {
 	rw           http.ResponseWriter
+	visit        *visit
 	r            *http.Request // net/http's
 	lane         *lane.Lane
 	copiers      *copiers
 	h1           bool          // rw is HTTP/1's, and has ReadFrom
 	deadline     writeDeadline // HTTP/3 only, where nothing else bounds slow clients
 	writeTimeout time.Duration // for each piece, with deadline
-	always       http.Header   // header fields of all answers over TLS; nil: none
-	through      bool          // rw is the lane's, not net/http's
 	// waits counts writes that may wait for the client; nil: it is counted elsewhere.
 	waits *stall.Handlers
 	// warmUp: the answer is for no client, and is not counted.
@@ -37,22 +35,12 @@ type writer struct {
 	bytes  int64 // of the body
 	abort  bool  // cut the connection
 
-	site     *site.Site
 	pages    site.Pages
 	appPages site.Pages // pages for errors of an application
 	replaced string     // the error page that replaces the answer; what the job writes is dropped
 	forced   int        // the status of that page
-	noLog    bool
-	ownPage  bool // the answer keeps its header and its body
 
-	trace        trace.Request
-	began        time.Time     // of the trace
-	headerSentAt time.Duration // when the header was sent, since began
-	// idField is the name of the field with the request's id.
-	idField string
-
-	rules           *headerRules // nil: nothing
-	notModifiedType []string     // the Content-Type that a 304 stands for
+	notModifiedType []string // the Content-Type that a 304 stands for
 }
 
 // Shared by all answers; net/http only reads them.
@@ -116,34 +104,28 @@ var noLength = []string{"0"}
 // checked here rather than at the start of the request: a slow answer must end the
 // connection, too.
 func (w *writer) addFields() {
-	if w.trace.On() {
-		w.headerSentAt = time.Since(w.began)
-		if id := w.trace.ID(); id != "" {
-			w.rw.Header()[w.idField] = []string{id}
-		}
+	v, h, kind := w.visit, w.rw.Header(), w.notModifiedType
+	if v.trace.On() {
+		v.headed = time.Since(v.began)
 	}
-	if w.rules != nil && !w.ownPage && w.status != http.StatusSwitchingProtocols {
-		header, kind := w.rw.Header(), w.notModifiedType
-		if own := header["Content-Type"]; own != nil || w.code() != http.StatusNotModified {
-			kind = own
-		}
-		w.rules.apply(header, w.code(), kind)
+	if own := h["Content-Type"]; own != nil || w.code() != http.StatusNotModified {
+		kind = own
 	}
-	if !w.through { // else the lane adds it
-		w.rw.Header()["Server"] = serverHeader
+	v.addFields(headers.Of(h), w.code(), first(kind))
+	if !v.through { // else the lane adds it
+		h["Server"] = serverHeader
 	}
-	maps.Copy(w.rw.Header(), w.always)
 	if w.deadline != nil {
-		dropHop(w.rw.Header())
+		dropHop(h)
 	}
 	if w.h1 && w.status != http.StatusSwitchingProtocols && w.lane.LastAnswer(w.r) {
-		w.rw.Header()["Connection"] = closeHeader
+		h["Connection"] = closeHeader
 	}
 }
 
 // OwnPage says that the answer is not to be replaced by an error page, nor changed by the
 // site's rules for header fields.
-func (w *writer) OwnPage() { w.ownPage, w.pages, w.appPages = true, nil, nil }
+func (w *writer) OwnPage() { w.visit.ownPage, w.pages, w.appPages = true, nil, nil }
 
 // PassOn notes that the answer comes from an application ([send.PassOn]).
 func (w *writer) PassOn() { w.pages = w.appPages }

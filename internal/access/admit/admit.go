@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"millrace/internal/access/challenge"
+	"millrace/internal/wire/message"
 )
 
 // MaxRates is how many limits one request may be counted by: its site's and its
@@ -71,10 +72,10 @@ func (g *Gate) Header(i int) string {
 // LooksAtAgent reports whether the gate needs to know the User-Agent.
 func (g *Gate) LooksAtAgent() bool { return g.rules.Suspects != nil && g.rules.Suspects.agents != nil }
 
-// TakesProof reports whether a request may be one that brings a proof, which only
-// [Gate.Admit] can judge.
+// TakesProof reports whether a request brings a proof: then [Gate.TakeProof] answers it, and
+// the gate is not asked.
 func (g *Gate) TakesProof(method, query string) bool {
-	return g.rules.Suspects != nil && challenge.ProvesBy(method, query)
+	return g.rules.Suspects != nil && challenge.Proves(method, query)
 }
 
 // A Request has the parts of a request that a gate needs.
@@ -85,7 +86,24 @@ type Request struct {
 	more   [MaxRates][]string
 	Agent  []byte // User-Agent, where LooksAtAgent
 
-	from *http.Request // for the proofs it brings; nil: none
+	cookies []string // with the proofs it has
+}
+
+// About returns what the gate needs to know of a request by a client.
+func (g *Gate) About(q *message.Request, client netip.Addr, now time.Time) Request {
+	about := Request{Client: client, Now: now}
+	for i, l := range g.rules.Rates {
+		if l.header != "" {
+			about.Values[i], about.more[i] = valuesOf(q.Fields, l.header)
+		}
+	}
+	if g.rules.Suspects != nil {
+		about.cookies = q.Fields.Values("Cookie")
+	}
+	if g.LooksAtAgent() {
+		about.Agent = []byte(q.Value("User-Agent"))
+	}
+	return about
 }
 
 // A Verdict is a gate's decision. The zero one admits the request.
@@ -127,45 +145,49 @@ func (g *Gate) Ask(q *Request) Verdict {
 // Admit decides about a request before its handler. It answers a request that is not
 // admitted, and one that brings a proof; answered reports whether it did.
 func (g *Gate) Admit(w http.ResponseWriter, r *http.Request, client netip.Addr) (v Verdict, answered bool) {
-	q := Request{Client: client, Now: time.Now(), from: r}
-	for i := range q.Values {
-		if name := g.Header(i); name != "" {
-			if values := valuesOf(r.Header, name); len(values) > 0 {
-				q.Values[i], q.more[i] = []byte(values[0]), values[1:]
-			}
-		}
+	var q message.Request
+	q.Of(r)
+	now := time.Now()
+	if g.TakesProof(q.Method, q.Query) {
+		return g.TakeProof(w, r, client, now), true
 	}
-	suspects := g.rules.Suspects
-	if suspects != nil && challenge.Proves(r) {
-		v = Verdict{}
-		if g.open != nil {
-			v = g.open.Ask(&q)
-		}
-		if v.Passes() {
-			ownPage(w)
-			suspects.asks.Take(w, r, client, q.Now)
-			return v, true
-		}
-		v.Refuse(w)
-		return v, true
-	}
-	if g.LooksAtAgent() {
-		q.Agent = []byte(r.Header.Get("User-Agent"))
-	}
-	if v = g.Ask(&q); v.Passes() {
+	about := g.About(&q, client, now)
+	if v = g.Ask(&about); v.Passes() {
 		return v, false
 	}
+	g.Answer(w, r, client, now, v)
+	return v, true
+}
+
+// TakeProof answers a request that brings a proof.
+func (g *Gate) TakeProof(w http.ResponseWriter, r *http.Request, client netip.Addr, now time.Time) (v Verdict) {
+	if g.open != nil {
+		var q message.Request
+		q.Of(r)
+		about := g.open.About(&q, client, now)
+		v = g.open.Ask(&about)
+	}
+	if !v.Passes() {
+		v.Refuse(w)
+		return v
+	}
+	ownPage(w)
+	g.rules.Suspects.asks.Take(w, r, client, now)
+	return v
+}
+
+// Answer answers a request that is not admitted, as the verdict says.
+func (g *Gate) Answer(w http.ResponseWriter, r *http.Request, client netip.Addr, now time.Time, v Verdict) {
 	if v.Proof == "" {
 		v.Refuse(w)
-		return v, true
+		return
 	}
 	status := http.StatusForbidden
 	if v.Proof == whyRate {
 		status = http.StatusTooManyRequests
 	}
 	ownPage(w)
-	suspects.asks.Ask(w, r, v.Proof, client, q.Now, status)
-	return v, true
+	g.rules.Suspects.asks.Ask(w, r, v.Proof, client, now, status)
 }
 
 // ownPage keeps the site's pages for errors, and what it adds to the header of

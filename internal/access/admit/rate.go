@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/http"
 	"net/netip"
 	"net/textproto"
 	"slices"
@@ -168,21 +167,24 @@ func (t *Table) Limit(o Rate, key string) (*Limit, error) {
 const maxValues = 8
 
 // valuesOf are the different values that a request has of a field, in every spelling
-// that some program takes for it. Which of several counts behind the limit nobody
-// knows, so each is counted.
-func valuesOf(h http.Header, name string) (values []string) {
+// that some program takes for it: one, and more. Which of several counts behind the
+// limit nobody knows, so each is counted.
+func valuesOf(lines []field.Line, name string) (one []byte, more []string) {
 	folded := field.Fold(name)
-	for have, lines := range h {
-		if have != name && (len(have) != len(name) || field.Fold(have) != folded) {
+	for i := range lines {
+		l := &lines[i]
+		if l.Name != name && (len(l.Name) != len(name) || field.Fold(l.Name) != folded) {
 			continue
 		}
-		for _, v := range lines {
-			if v = strings.Trim(v, " \t"); v != "" && !slices.Contains(values, v) {
-				values = append(values, v)
-			}
+		switch v := strings.Trim(l.Value, " \t"); {
+		case v == "" || string(one) == v || slices.Contains(more, v):
+		case one == nil:
+			one = []byte(v)
+		default:
+			more = append(more, v)
 		}
 	}
-	return values
+	return one, more
 }
 
 // takeEach is take for a request that has several values of the limit's field: all

@@ -173,7 +173,7 @@ func (s *Suspects) Asks(agent string) bool {
 }
 
 func (s *Suspects) proved(q *Request, why string) bool {
-	return q.from != nil && s.asks.Passed(q.from, why, q.Client, q.Now)
+	return len(q.cookies) > 0 && s.asks.Passed(q.cookies, why, q.Client, q.Now)
 }
 
 // What is known of a User-Agent.

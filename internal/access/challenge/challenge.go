@@ -115,9 +115,11 @@ func (c *Challenge) sign(kind, why, when string, worth strength, client netip.Ad
 
 func equal(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// Passed reports whether a request brings a valid proof for a reason: for this site,
-// strong enough and not too old by these terms. Parts of a site may have stricter terms.
-func (c *Challenge) Passed(r *http.Request, why string, client netip.Addr, now time.Time) bool {
+// Passed reports whether a request with these Cookie fields brings a valid proof for a
+// reason: for this site, strong enough and not too old by these terms. Parts of a site may
+// have stricter terms.
+func (c *Challenge) Passed(cookies []string, why string, client netip.Addr, now time.Time) bool {
+	r := http.Request{Header: http.Header{"Cookie": cookies}}
 	for _, k := range r.CookiesNamed(cookie(why)) {
 		until, rest, _ := strings.Cut(k.Value, ".")
 		text, mac, _ := strings.Cut(rest, ".")
@@ -180,10 +182,7 @@ func target(r *http.Request, marked bool) string {
 }
 
 // Proves reports whether a request delivers a proof: it has the marker.
-func Proves(r *http.Request) bool { return ProvesBy(r.Method, r.URL.RawQuery) }
-
-// ProvesBy is Proves for a request's method and query.
-func ProvesBy(method, query string) bool {
+func Proves(method, query string) bool {
 	return method == http.MethodPost && (query == Marker || strings.HasSuffix(query, "&"+Marker))
 }
 

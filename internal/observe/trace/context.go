@@ -40,11 +40,14 @@ func (c *Context) Sampled() bool { return c.Flags&sampledFlag != 0 }
 // Parse reads the fields of a request; ok is false where they say nothing that can
 // be continued. A field that is wrong is as good as none.
 func Parse(h http.Header) (c Context, ok bool) {
-	return parseLines(h[parentField], h[stateField])
+	if len(h[parentField]) != 1 {
+		return Context{}, false
+	}
+	return parse(h[parentField][0], strings.Join(h[stateField], ","))
 }
 
-func parseLines(parent, states []string) (c Context, ok bool) {
-	if len(parent) != 1 || !c.parse(strings.Trim(parent[0], " \t")) {
+func parse(parent, states string) (c Context, ok bool) {
+	if !c.parse(strings.Trim(parent, " \t")) {
 		return Context{}, false
 	}
 	c.State = state(states)
@@ -81,9 +84,9 @@ func lowerHex(s string) bool {
 	return true
 }
 
-// state is the tracestate of several lines, empty where it is not to be passed on.
-func state(lines []string) string {
-	s := strings.Trim(strings.Join(lines, ","), " \t")
+// state is a tracestate, empty where it is not to be passed on.
+func state(s string) string {
+	s = strings.Trim(s, " \t")
 	if len(s) > maxState || strings.Count(s, ",") >= maxMembers {
 		return ""
 	}

@@ -1,6 +1,10 @@
 package trace
 
-import "millrace/internal/wire/field"
+import (
+	"time"
+
+	"millrace/internal/wire/field"
+)
 
 // Mark is what other servers are told of a request that nobody follows yet: its id
 // and its place in a trace. The zero one is of no request.
@@ -11,18 +15,20 @@ type Mark struct {
 	span    SpanID
 }
 
-// Mark is that of a request with these fields, of which value says the only line, ""
-// for none. proxy says that its client is a trusted one. t may be nil.
-func (t *Tracer) Mark(value func(name string) string, proxy bool) Mark {
+// Mark is that of a request with these fields. proxy says that its client is a trusted
+// one. t may be nil.
+func (t *Tracer) Mark(fields *field.Lines, proxy bool) Mark {
 	if !t.Marks() {
 		return Mark{}
 	}
 	r := Request{tracer: t}
 	if t.propagates && takes(t.from, proxy) {
-		r.context, _ = parseLines([]string{value(parentField)}, []string{value(stateField)})
+		r.context, _ = parse(fields.Only(parentField), fields.Join(stateField))
 	}
-	if t.header != "" {
-		r.brought(value(t.header), proxy)
+	if t.header != "" && takes(t.idFrom, proxy) {
+		if id := fields.Only(t.header); UsableID(id) {
+			r.id = id
+		}
 	}
 	r.identify()
 	return Mark{ID: r.ID(), tracer: t, context: r.context, span: r.span}
@@ -52,9 +58,11 @@ func (m *Mark) Fields(lines []field.Line) []field.Line {
 	return append(lines, field.Line{Name: parentField, Value: m.context.parentFor(parent)}, field.Line{Name: stateField, Value: m.context.State})
 }
 
-// Continue follows the request as the one with a mark, if that is one.
-func (r *Request) Continue(m *Mark) {
-	if m.tracer != nil && r.tracer != nil {
+// Begin follows a request from now on. Where others have been told of it, it is the one
+// with that mark.
+func (t *Tracer) Begin(r *Request, began time.Time, m *Mark) {
+	r.tracer, r.began, r.open = t, began, -1
+	if m.tracer != nil {
 		r.id, r.context, r.span, r.known = m.ID, m.context, m.span, true
 	}
 }

@@ -3,6 +3,9 @@ package trace
 import (
 	"net/http"
 	"testing"
+	"time"
+
+	"millrace/internal/wire/field"
 )
 
 // TestMark: a request that is followed late has told others the same as one that is
@@ -13,15 +16,16 @@ func TestMark(t *testing.T) {
 		for _, ids := range []*IDOptions{nil, {}} {
 			for _, proxy := range []bool{false, true} {
 				tr := New(sampled, ids, true)
-				m := tr.Mark(h.Get, proxy)
+				fields := field.Of(h)
+				m := tr.Mark(&fields, proxy)
 				told := http.Header{}
 				for _, l := range m.Fields(nil) {
 					if l.Value != "" {
 						told[l.Name] = []string{l.Value}
 					}
 				}
-				r := begun(tr, h, proxy)
-				r.Continue(&m)
+				r := new(Request)
+				tr.Begin(r, time.Now(), &m)
 				out := http.Header{}
 				r.Inject(out)
 				for _, name := range []string{"Traceparent", "Tracestate", "X-Request-Id"} {

@@ -220,6 +220,13 @@ func (r *Request) begin(s Step) Span {
 	return Span{r, at}
 }
 
+// Add adds a step that has ended.
+func (r *Request) Add(s Step) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.steps = append(r.steps, s)
+}
+
 // End ends the step. note says what it was spent on; err is why it failed, nil if
 // it has not.
 func (s Span) End(note string, err error) {

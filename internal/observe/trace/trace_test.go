@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"millrace/internal/wire/field"
 )
 
 const example = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -54,7 +56,7 @@ func TestState(t *testing.T) {
 		{"a=" + strings.Repeat("x", 600), ""},
 		{strings.Repeat("a=1,", 33) + "a=1", ""},
 	} {
-		if got := state(strings.Split(test.lines, "|")); got != test.want {
+		if got := state(strings.ReplaceAll(test.lines, "|", ",")); got != test.want {
 			t.Errorf("%.40q: %q, want %q", test.lines, got, test.want)
 		}
 	}
@@ -79,7 +81,9 @@ func sample(share float64) *Options { return &Options{OTLP: "http://127.0.0.1:43
 
 func begun(t *Tracer, h http.Header, proxy bool) *Request {
 	r := new(Request)
-	t.Begin(r, &http.Request{Header: h}, time.Now(), proxy)
+	fields := field.Of(h)
+	m := t.Mark(&fields, proxy)
+	t.Begin(r, time.Now(), &m)
 	return r
 }
 

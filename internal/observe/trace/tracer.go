@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/http"
 	"net/textproto"
 	"net/url"
 	"strings"
@@ -227,24 +226,6 @@ func (t *Tracer) samples(id ID) bool {
 
 // maxID is how long an id may be that is taken over.
 const maxID = 128
-
-// Begin follows a request from now on. proxy says that its client is a trusted one.
-func (t *Tracer) Begin(r *Request, received *http.Request, began time.Time, proxy bool) {
-	r.tracer, r.began, r.open = t, began, -1
-	if t.propagates && takes(t.from, proxy) {
-		r.context, _ = Parse(received.Header)
-	}
-	if ids := received.Header[t.Header()]; len(ids) == 1 {
-		r.brought(ids[0], proxy)
-	}
-}
-
-// brought takes over the id that a request has brought, if that is to be done.
-func (r *Request) brought(id string, proxy bool) {
-	if t := r.tracer; t.header != "" && takes(t.idFrom, proxy) && UsableID(id) {
-		r.id = id
-	}
-}
 
 // UsableID reports whether an id may be taken over: printable ASCII without
 // spaces, quotes, backslashes and commas, at most 128 bytes.

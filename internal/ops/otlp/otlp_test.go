@@ -21,6 +21,7 @@ import (
 
 	"millrace/internal/observe/meter"
 	"millrace/internal/observe/trace"
+	headers "millrace/internal/wire/field"
 )
 
 // backend is a collector, with the message types of OpenTelemetry's own.
@@ -95,7 +96,8 @@ func ended(parent string, status int) *trace.Trace {
 	one := 1.0
 	tr := trace.New(&trace.Options{OTLP: "http://x", Sample: &one, From: "always"}, nil, false)
 	r := new(trace.Request)
-	tr.Begin(r, &http.Request{Header: http.Header{"Traceparent": {parent}, "Tracestate": {"vendor=1"}}}, time.Now().Add(-time.Second), false)
+	m := tr.Mark(&headers.Lines{{Name: "Traceparent", Value: parent}, {Name: "Tracestate", Value: "vendor=1"}}, false)
+	tr.Begin(r, time.Now().Add(-time.Second), &m)
 	up := r.Begin(trace.Upstream)
 	r.Begin(trace.Attempt).End("http://a:1", errors.New("down \xff"))
 	r.Begin(trace.Attempt).End("http://b:1", nil)

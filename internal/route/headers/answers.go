@@ -261,20 +261,23 @@ type Moment struct {
 	Value func(variable string) string
 }
 
-// Apply changes the header of an answer, which must be its own.
-func (a *AnswerRules) Apply(h http.Header, m Moment) {
-	if a == nil {
+// Of is the header of an answer that net/http sends, for rules. Where they remove its
+// Content-Type, none is guessed.
+func Of(h http.Header) field.Fields { return untyped{field.Map(h)} }
+
+type untyped struct{ field.Map }
+
+// Delete implements [field.Fields].
+func (u untyped) Delete(name string) {
+	if name == "Content-Type" && u.Has(name) {
+		u.Map[name] = nil
 		return
 	}
-	typed := len(h["Content-Type"]) > 0
-	a.ApplyTo(field.Map(h), &m)
-	if typed && len(h["Content-Type"]) == 0 {
-		h["Content-Type"] = nil // or net/http would guess one
-	}
+	u.Map.Delete(name)
 }
 
-// ApplyTo is Apply for a header that is no http.Header.
-func (a *AnswerRules) ApplyTo(h field.Fields, m *Moment) {
+// Apply changes the header of an answer, which must be its own.
+func (a *AnswerRules) Apply(h field.Fields, m *Moment) {
 	if a == nil {
 		return
 	}

@@ -50,7 +50,7 @@ func TestAnswers(t *testing.T) {
 		if c.status == 304 {
 			m.Kept = func(name string) bool { return name != "Content-Language" }
 		}
-		a.Apply(h, m)
+		a.Apply(Of(h), &m)
 		for pair := range strings.FieldsSeq(c.want) {
 			name, want, _ := strings.Cut(pair, "=")
 			if got := h.Get(name); got != want {
@@ -59,7 +59,7 @@ func TestAnswers(t *testing.T) {
 		}
 	}
 	h := http.Header{"X-Frame-Options": {"DENY"}, "Content-Type": {"text/plain"}}
-	answers(t, &AnswerOptions{Options: Options{Remove: []string{"Content-Type"}}, Security: &Security{Frames: "none", CSP: "default-src 'self'"}}, nil, false).Apply(h, Moment{Status: 200})
+	answers(t, &AnswerOptions{Options: Options{Remove: []string{"Content-Type"}}, Security: &Security{Frames: "none", CSP: "default-src 'self'"}}, nil, false).Apply(Of(h), &Moment{Status: 200})
 	if v, ok := h["Content-Type"]; !ok || v != nil || h.Get("X-Frame-Options") != "DENY" || h.Get("Content-Security-Policy") != "default-src 'self'" {
 		t.Errorf("%v", h)
 	}
@@ -87,8 +87,8 @@ func TestWhatAnswersVaryOn(t *testing.T) {
 	if !answers(t, &AnswerOptions{Options: Options{Add: map[string]string{"set-cookie": "a=b"}}}, nil, false).Private() {
 		t.Error("a cookie is for everybody")
 	}
-	ctx := WithID(t.Context(), nil, "")
-	if id := ID(ctx); id == "" || ID(ctx) != id || ID(WithID(ctx, nil, "")) == id {
+	ctx := WithID(t.Context(), "mine")
+	if ID(ctx) != "mine" || ID(t.Context()) == "" || ID(t.Context()) == ID(t.Context()) {
 		t.Error("ids")
 	}
 }
@@ -134,7 +134,7 @@ func FuzzAnswers(f *testing.F) {
 		}
 		a := answers(t, &o, nil, false)
 		h := http.Header{"Content-Length": {"1"}}
-		a.Apply(h, Moment{Status: code, Type: is, Value: func(string) string { return is }})
+		a.Apply(Of(h), &Moment{Status: code, Type: is, Value: func(string) string { return is }})
 		for name, values := range h {
 			for _, v := range values {
 				if strings.ContainsAny(name+v, "\r\n\x00") || strings.TrimSpace(v) != v && v != "" {

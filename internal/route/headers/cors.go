@@ -175,12 +175,9 @@ func (p *CORS) Class(r *http.Request) string {
 // Varies reports whether Apply looks at Origin.
 func (p *CORS) Varies() bool { return p != nil && p.constant == nil }
 
-// Allows reports whether scripts may read the answer to r: also when nothing says
-// where it comes from.
-func (p *CORS) Allows(r *http.Request) bool {
-	origin, there := requestOrigin(r)
-	return !there || p.rule(origin) >= 0
-}
+// Allows reports whether scripts of an origin may read an answer. Where nothing says what
+// the origin is, they may.
+func (p *CORS) Allows(o Origin) bool { return !o.There || p.rule(o.Text) >= 0 }
 
 // IsPreflight reports whether r is what [Policy.Preflight] answers.
 func IsPreflight(r *http.Request) bool {
@@ -191,8 +188,29 @@ func IsPreflight(r *http.Request) bool {
 	return there && r.Header.Get(requestMethod) != ""
 }
 
-// requestOrigin is the value of Origin, and whether there is one. Several are
-// none that could be allowed.
+// Origin is the field Origin of a request. Several are none that could be allowed.
+type Origin struct {
+	Text  string
+	There bool
+}
+
+// OriginOf is that of a request with these fields.
+func OriginOf(l *field.Lines) (o Origin) {
+	for i := range *l {
+		if one := &(*l)[i]; one.Name == "Origin" {
+			if o.There {
+				return Origin{There: true}
+			}
+			o = Origin{one.Value, true}
+		}
+	}
+	if o.Text == "" {
+		o.There = false
+	}
+	return o
+}
+
+// requestOrigin is OriginOf for a request of net/http.
 func requestOrigin(r *http.Request) (origin string, there bool) {
 	values := r.Header["Origin"]
 	switch {
@@ -240,11 +258,10 @@ func (p *CORS) Apply(h http.Header, r *http.Request) {
 	p.apply(field.Map(h), origin, there)
 }
 
-// ApplyTo is Apply for a header that is no http.Header, and a request with one
-// Origin, or "" for none.
-func (p *CORS) ApplyTo(h field.Fields, origin string) {
+// ApplyTo is Apply for a header in any form.
+func (p *CORS) ApplyTo(h field.Fields, o Origin) {
 	if p != nil {
-		p.apply(h, origin, origin != "")
+		p.apply(h, o.Text, o.There)
 	}
 }
 

@@ -10,14 +10,7 @@ import (
 type idKey struct{}
 
 // WithID is for the context of a request: all that is told of it has the same id.
-// Where it is "", that is the request's own (package trace), or a random one.
-func WithID(ctx context.Context, t *trace.Request, id string) context.Context {
-	if id == "" {
-		id = t.ID()
-	}
-	if id == "" {
-		id = rand.Text()
-	}
+func WithID(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, idKey{}, id)
 }
 

@@ -1,6 +1,9 @@
 package field
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Line is one line of a header: a field's canonical name and one of its values.
 type Line struct{ Name, Value string }
@@ -24,6 +27,9 @@ type Fields interface {
 	Lists(name, member string) bool
 	// Set gives a field one value, instead of those that it has.
 	Set(name, value string)
+	// Put gives a field these values, of which there is at least one, instead of those that
+	// it has. The slice is shared.
+	Put(name string, values []string)
 	// Add gives it one more.
 	Add(name, value string)
 	// Delete removes it.
@@ -41,6 +47,9 @@ func (m Map) Lists(name, member string) bool { return Has(m[name], member) }
 
 // Set implements [Fields].
 func (m Map) Set(name, value string) { m[name] = []string{value} }
+
+// Put implements [Fields].
+func (m Map) Put(name string, values []string) { m[name] = values }
 
 // Add implements [Fields].
 func (m Map) Add(name, value string) { m[name] = append(slices.Clip(m[name]), value) }
@@ -75,6 +84,14 @@ func (l *Lines) Lists(name, member string) bool {
 func (l *Lines) Set(name, value string) {
 	l.Delete(name)
 	l.Add(name, value)
+}
+
+// Put implements [Fields].
+func (l *Lines) Put(name string, values []string) {
+	l.Delete(name)
+	for _, value := range values {
+		l.Add(name, value)
+	}
 }
 
 // Add implements [Fields].

@@ -68,10 +68,7 @@ func (h *Request) HTTP(ctx context.Context, client string) *http.Request {
 	}
 	r := new(http.Request).WithContext(ctx)
 	r.Method, r.URL, r.Header, r.Host = h.Method, &m.url, h.Header(m.values[:]), h.Host
-	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.1", 1, 1
-	if h.Major == 2 {
-		r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/2.0", 2, 0
-	}
+	r.Proto, r.ProtoMajor, r.ProtoMinor = h.Proto(), h.Major, h.Minor
 	if h.Secure {
 		r.TLS = &tls.ConnectionState{HandshakeComplete: true}
 	}

@@ -101,6 +101,19 @@ func (h *Request) Parse(text string) bool {
 // Value returns the value of a field by its canonical name, "" for none.
 func (h *Request) Value(name string) string { return h.Fields.First(name) }
 
+// Proto returns the version, as net/http writes it.
+func (h *Request) Proto() string {
+	switch {
+	case h.Major == 3:
+		return "HTTP/3.0"
+	case h.Major == 2:
+		return "HTTP/2.0"
+	case h.Minor == 0:
+		return "HTTP/1.0"
+	}
+	return "HTTP/1.1"
+}
+
 // Scheme returns "http" or "https", as the client has used it.
 func (h *Request) Scheme() string {
 	if h.Secure {
