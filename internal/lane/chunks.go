@@ -1,5 +1,7 @@
 package lane
 
+import "millrace/internal/wire/message"
+
 import "bytes"
 
 // Bounds of a chunk's size and of a trailer's line. net/http's are about the same.
@@ -89,14 +91,14 @@ func (c *chunks) step(b byte) bool {
 			c.stage = chunksEnd
 			return true
 		}
-		return class[b]&isToken != 0
+		return message.Class[b]&message.TokenByte != 0
 	case trailerName:
 		if b == ':' {
 			c.stage = trailerLine
 			return true
 		}
 		c.line++
-		return c.line <= maxChunkLine && class[b]&isToken != 0
+		return c.line <= maxChunkLine && message.Class[b]&message.TokenByte != 0
 	case trailerLF:
 		c.stage = trailerStart
 		return b == '\n'

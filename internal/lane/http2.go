@@ -11,6 +11,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"millrace/internal/wire/h2"
+	"millrace/internal/wire/message"
 )
 
 // HTTP2 is how a lane reaches net/http for its HTTP/2 connections.
@@ -416,7 +417,7 @@ func splitPseudo(fields []hpack.HeaderField) (p pseudo, rest []hpack.HeaderField
 // matchPath appends a path and its query to b, if match would accept them.
 func matchPath(b []byte, path string, r *request) ([]byte, bool) {
 	n := 0
-	for n < len(path) && class[path[n]]&isPath != 0 {
+	for n < len(path) && message.Class[path[n]]&message.PathByte != 0 {
 		n++
 	}
 	r.path = span{0, uint16(n)}
@@ -425,7 +426,7 @@ func matchPath(b []byte, path string, r *request) ([]byte, bool) {
 			return b, false
 		}
 		for i := n + 1; i < len(path); i++ {
-			if class[path[i]]&isQuery == 0 {
+			if message.Class[path[i]]&message.TargetByte == 0 {
 				return b, false
 			}
 		}
@@ -444,7 +445,7 @@ func appendValue(b []byte, value string) ([]byte, span) {
 // matchHPACKField is matchField for a field of HTTP/2.
 func matchHPACKField(b []byte, f *hpack.HeaderField, r *request) ([]byte, bool) {
 	v := f.Value
-	if v == "" || v[0] == ' ' || v[len(v)-1] == ' ' || len(b)+len(v) > maxHead || !clearText(bytesOf(v)) {
+	if v == "" || v[0] == ' ' || v[len(v)-1] == ' ' || len(b)+len(v) > maxHead || !message.Printable(bytesOf(v)) {
 		return b, false
 	}
 	name := bytesOf(f.Name)

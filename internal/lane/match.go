@@ -2,9 +2,8 @@ package lane
 
 import (
 	"bytes"
-	"encoding/binary"
 
-	"millrace/internal/wire/field"
+	"millrace/internal/wire/message"
 )
 
 // verdict is the result of parsing what has come of a request.
@@ -50,7 +49,7 @@ func match(b []byte, r *request) (n int, v verdict) {
 	for {
 		end := bytes.IndexByte(b[n:], '\n')
 		if end < 0 {
-			return 0, shortIf(len(b) < maxHead && clearText(bytes.TrimSuffix(b[n:], []byte{'\r'})))
+			return 0, shortIf(len(b) < maxHead && message.Printable(bytes.TrimSuffix(b[n:], []byte{'\r'})))
 		}
 		if end == 0 || b[n+end-1] != '\r' {
 			return 0, refused
@@ -84,14 +83,14 @@ func matchRequestLine(b []byte, r *request) (n int, v verdict) {
 		return 0, shortIf(isPrefix(b, get) || isPrefix(b, head))
 	}
 	start := n
-	for n < len(b) && class[b[n]]&isPath != 0 {
+	for n < len(b) && message.Class[b[n]]&message.PathByte != 0 {
 		n++
 	}
 	r.path, r.query, r.hasQuery = span{uint16(start), uint16(n)}, span{}, false
 	if n < len(b) && b[n] == '?' {
 		n++
 		start = n
-		for n < len(b) && class[b[n]]&isQuery != 0 {
+		for n < len(b) && message.Class[b[n]]&message.TargetByte != 0 {
 			n++
 		}
 		r.query, r.hasQuery = span{uint16(start), uint16(n)}, true
@@ -120,7 +119,7 @@ func matchField(b []byte, from, to int, r *request) bool {
 		return false
 	}
 	value := line[colon+2:]
-	if value[0] == ' ' || value[len(value)-1] == ' ' || !clearText(value) {
+	if value[0] == ' ' || value[len(value)-1] == ' ' || !message.Printable(value) {
 		return false
 	}
 	switch {
@@ -142,7 +141,7 @@ func finish(b []byte, r *request) verdict {
 		return refused
 	}
 	for _, c := range host {
-		if class[c]&isHost == 0 {
+		if message.Class[c]&message.HostByte == 0 {
 			return refused
 		}
 	}
@@ -208,56 +207,4 @@ func codings(value []byte) (set coding) {
 		}
 		value = rest
 	}
-}
-
-// Classes of bytes.
-const (
-	isToken = 1 << iota // RFC 9110, 5.6.2
-	isPath              // unreserved, sub-delims, ":", "@" and "/" (RFC 3986, 3.3), no percent sign
-	isQuery             // what net/http accepts in a query, except "#" and non-ASCII bytes
-	isHost              // lower-case names, addresses and a port
-)
-
-var class = classes()
-
-func classes() (t [256]uint8) {
-	set := func(bit uint8, chars string) {
-		for _, c := range []byte(chars) {
-			t[c] |= bit
-		}
-	}
-	const digits, lower, upper = "0123456789", "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-	set(isPath, digits+lower+upper+"-._~!$&'()*+,;=:@/")
-	for c := byte(0x21); c < 0x7f; c++ {
-		if c != '#' {
-			t[c] |= isQuery
-		}
-		if field.TokenByte(c) {
-			t[c] |= isToken
-		}
-	}
-	set(isHost, digits+lower+"-.:[]")
-	return t
-}
-
-// clearText reports whether b holds printable ASCII and spaces only, eight
-// bytes at a time: no control byte (below 0x20, 0x7f), nothing above 0x7e.
-func clearText(b []byte) bool {
-	const ones, high = 0x0101010101010101, 0x8080808080808080
-	for len(b) >= 8 {
-		w := binary.LittleEndian.Uint64(b)
-		low := (w - 0x20*ones) & ^w // high bit set where a byte is below 0x20
-		del := w ^ 0x7f*ones        // zero where a byte is 0x7f
-		del = (del - ones) & ^del   // high bit set there
-		if (w|low|del)&high != 0 {
-			return false
-		}
-		b = b[8:]
-	}
-	for _, c := range b {
-		if c < 0x20 || c >= 0x7f {
-			return false
-		}
-	}
-	return true
 }

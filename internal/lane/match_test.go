@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"millrace/internal/wire/message"
 )
 
 const hostLine = "Host: a.example\r\n"
@@ -196,8 +198,8 @@ func TestClearText(t *testing.T) {
 		for at := range 20 {
 			b := []byte("abcdefghij klmnopqrs")
 			b[at] = byte(c)
-			if got, want := clearText(b), c >= 0x20 && c < 0x7f; got != want {
-				t.Fatalf("clearText with %#x at %d: %t", c, at, got)
+			if got, want := message.Printable(b), c >= 0x20 && c < 0x7f; got != want {
+				t.Fatalf("Printable with %#x at %d: %t", c, at, got)
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"millrace/internal/wire/message"
 	"millrace/internal/wire/send"
 )
 
@@ -149,7 +150,7 @@ func TestOfferDeclines(t *testing.T) {
 		}
 		if c.target == "" {
 			c.target = "/" + strings.Map(func(r rune) rune {
-				if class[byte(r)]&isPath == 0 {
+				if message.Class[byte(r)]&message.PathByte == 0 {
 					return '-'
 				}
 				return r

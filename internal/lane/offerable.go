@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"millrace/internal/wire/field"
+	"millrace/internal/wire/message"
 	"millrace/internal/wire/send"
 )
 
@@ -15,12 +16,12 @@ import (
 func matchable(target string) bool {
 	path, query, _ := strings.Cut(target, "?")
 	for i := range len(path) {
-		if class[path[i]]&isPath == 0 {
+		if message.Class[path[i]]&message.PathByte == 0 {
 			return false
 		}
 	}
 	for i := range len(query) {
-		if class[query[i]]&isQuery == 0 {
+		if message.Class[query[i]]&message.TargetByte == 0 {
 			return false
 		}
 	}

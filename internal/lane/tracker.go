@@ -1,5 +1,7 @@
 package lane
 
+import "millrace/internal/wire/message"
+
 import "bytes"
 
 // maxHeadSoFar is how much of an incomplete head the tracker keeps. net/http takes less, unless limits.header_bytes says more.
@@ -249,7 +251,7 @@ func headField(line []byte) (name, value []byte, ok bool) {
 
 func token(b []byte) bool {
 	for _, c := range b {
-		if class[c]&isToken == 0 {
+		if message.Class[c]&message.TokenByte == 0 {
 			return false
 		}
 	}

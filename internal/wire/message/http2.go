@@ -11,7 +11,7 @@ import (
 // 9113, 8.3.1). Add appends its other fields. Both return false for what net/http must
 // serve, as [Request.Parse] does.
 func (h *Request) Assemble(method, target, authority string) bool {
-	if method != http.MethodGet && method != http.MethodHead || authority == "" || !hostLike(authority) {
+	if method != http.MethodGet && method != http.MethodHead || authority == "" || !all(authority, HostByte) {
 		return false
 	}
 	h.Method, h.Target, h.Host, h.Length, h.Upgrades, h.parts, h.Major, h.Minor = method, target, authority, 0, false, 0, 2, 0
@@ -25,8 +25,13 @@ func (h *Request) Assemble(method, target, authority string) bool {
 // Add appends a field, whose name is in lower case. A Cookie may come in parts (RFC 9113,
 // 8.2.3), which are joined.
 func (h *Request) Add(name, value string) bool {
-	if len(h.Fields) >= maxFields || !lowerToken(name) || value == "" || value[0] == ' ' || value[len(value)-1] == ' ' || !printable(value) {
+	if len(h.Fields) >= maxFields || value == "" || value[0] == ' ' || value[len(value)-1] == ' ' || !printable(value) {
 		return false
+	}
+	for i := range len(name) {
+		if Class[name[i]]&(TokenByte|UpperByte) != TokenByte {
+			return false
+		}
 	}
 	name = textproto.CanonicalMIMEHeaderKey(name)
 	for i := range h.Fields {
@@ -50,14 +55,4 @@ func (h *Request) Add(name, value string) bool {
 	}
 	h.Fields = append(h.Fields, field.Line{Name: name, Value: value})
 	return true
-}
-
-// lowerToken reports whether s is a token without capital letters.
-func lowerToken(s string) bool {
-	for i := range len(s) {
-		if 'A' <= s[i] && s[i] <= 'Z' {
-			return false
-		}
-	}
-	return field.Token(s)
 }

@@ -10,7 +10,6 @@ package message
 import (
 	"net/http"
 	"net/netip"
-	"net/textproto"
 	"strings"
 
 	"millrace/internal/wire/field"
@@ -138,7 +137,7 @@ func Simple(path string) bool {
 		return false
 	}
 	for i := range len(path) {
-		if c := path[i]; c == '?' || targets[c] == strange || targets[c] == encoded {
+		if Class[path[i]]&SimpleByte == 0 {
 			return false
 		}
 	}
@@ -154,17 +153,15 @@ func (h *Request) parseTarget() bool {
 	n := 0
 	h.Simple = len(t) < 2 || t[1] != '/'
 	for ; n < len(t) && t[n] != '?'; n++ {
-		switch targets[t[n]] {
-		case strange:
+		switch c := Class[t[n]]; {
+		case c&TargetByte == 0:
 			return false
-		case encoded:
+		case c&SimpleByte == 0:
 			h.Simple = false
 		}
 	}
-	for i := n; i < len(t); i++ {
-		if targets[t[i]] == strange {
-			return false
-		}
+	if !all(t[n:], TargetByte) {
+		return false
 	}
 	h.Path, h.Query, h.HasQuery = t[:n], "", n < len(t)
 	if h.HasQuery {
@@ -188,12 +185,12 @@ func (h *Request) parseFields(rest string) bool {
 			return false
 		}
 		name, value := line[:colon], line[colon+2:]
-		if value[0] == ' ' || value[len(value)-1] == ' ' || !printable(value) || !field.Token(name) {
+		name, ok := canonical(name)
+		if !ok || value[0] == ' ' || value[len(value)-1] == ' ' || !printable(value) {
 			return false
 		}
-		name = textproto.CanonicalMIMEHeaderKey(name)
 		if name == "Host" {
-			if h.Host != "" || !hostLike(value) {
+			if h.Host != "" || !all(value, HostByte) {
 				return false
 			}
 			h.Host = value
@@ -256,48 +253,4 @@ func decimal(s string) (n int64, ok bool) {
 		n = n*10 + int64(s[i]-'0')
 	}
 	return n, true
-}
-
-// printable reports whether s is printable ASCII.
-func printable(s string) bool {
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return true
-}
-
-// hostLike reports whether s has only the bytes of a host in lower case and a port.
-func hostLike(s string) bool {
-	for i := range len(s) {
-		switch c := s[i]; {
-		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '-', c == '.', c == ':', c == '[', c == ']':
-		default:
-			return false
-		}
-	}
-	return true
-}
-
-// Classes of the bytes of a target.
-const (
-	strange = iota // Parse refuses the target
-	plain          // stands for itself, and net/url writes it so
-	encoded        // in a path net/url must parse it
-)
-
-var targets = targetTable()
-
-func targetTable() (t [256]uint8) {
-	for c := 0x21; c < 0x7f; c++ {
-		switch {
-		case c == '#':
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte("-._~$&+,/:;=@", byte(c)) >= 0:
-			t[c] = plain
-		default:
-			t[c] = encoded
-		}
-	}
-	return t
 }
