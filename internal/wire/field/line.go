@@ -141,17 +141,15 @@ func (l *Lines) Values(name string) (values []string) {
 
 // Join is all values of a field in one, with commas between them (RFC 9110, 5.3); "" where
 // there is none.
-func (l *Lines) Join(name string) (all string) {
-	for i := range *l {
-		if one := &(*l)[i]; one.Name == name {
-			if all == "" {
-				all = one.Value
-			} else {
-				all += ", " + one.Value
-			}
-		}
+func (l *Lines) Join(name string) string {
+	i := l.find(name)
+	if i < 0 {
+		return ""
 	}
-	return all
+	if rest := (*l)[i+1:]; rest.find(name) < 0 {
+		return (*l)[i].Value
+	}
+	return strings.Join(slices.DeleteFunc(l.Values(name), func(value string) bool { return value == "" }), ", ")
 }
 
 // Only is the value of a field that has just one line; "" for none or several.
