@@ -9,6 +9,7 @@ import (
 	"millrace/cache/rfc9111"
 	"millrace/internal/access/signin"
 	"millrace/internal/lane"
+	"millrace/internal/route/headers"
 	"millrace/internal/wire/field"
 	"millrace/internal/wire/message"
 )
@@ -69,7 +70,7 @@ func (x *exchange) allow(lines field.Lines) field.Lines {
 		return lines
 	}
 	all := lines // which escapes
-	x.h.cors.ApplyTo(&all, x.head.Fields.Only("Origin"))
+	x.h.cors.ApplyTo(&all, headers.OriginOf(&x.head.Fields))
 	return all
 }
 
