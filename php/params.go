@@ -29,12 +29,7 @@ func askedBy(r *http.Request, length int64) *asked {
 	q, ctx := &asked{Request: new(message.Request), length: length}, r.Context()
 	q.Of(r)
 	q.Target = urlpath.AsSent(r)
-	for name, values := range signin.VerifiedFields(ctx) {
-		for _, value := range values {
-			q.Set = append(q.Set, field.Line{Name: name, Value: value})
-		}
-	}
-	q.Set = trace.From(ctx).Fields(q.Set)
+	q.Set = trace.From(ctx).Fields(field.Of(signin.VerifiedFields(ctx)))
 	if local, ok := ctx.Value(http.LocalAddrContextKey).(net.Addr); ok {
 		q.local = addrOf(local)
 	}
