@@ -138,7 +138,6 @@ func page(query string) string { return release(1) + "// " + query + "\n" }
 // What a cache has is a dictionary for what it has as well, and nothing that is
 // somebody's.
 func TestDictionariesOfAnswers(t *testing.T) {
-	t.Parallel() // it mostly waits
 	up := items(t)
 	had := filepath.Join(folder(t, map[string]string{"had": page("page=1")}), "had")
 	first := map[string]string{}
@@ -199,7 +198,6 @@ func TestDictionariesOfAnswers(t *testing.T) {
 
 // The version that a deployment takes away is still what visitors have.
 func TestDictionaryOfFileThatIsGone(t *testing.T) {
-	t.Parallel() // it mostly waits
 	dir := folder(t, map[string]string{"app-1.js": release(1)})
 	url := startSite(t, `
 routes:
@@ -237,7 +235,6 @@ func TestExplainDictionaries(t *testing.T) {
 
 // A browser, which decodes for itself, gets the next version from the one it has.
 func TestDictionariesInChromium(t *testing.T) {
-	t.Parallel() // it mostly waits
 	if testing.Short() {
 		t.Skip("a browser is not short")
 	}
