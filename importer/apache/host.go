@@ -78,8 +78,7 @@ func (im *importer) host(h *host) {
 	}
 	h.Names = draft.Unique(h.Names)
 	h.Any = h.Any || len(h.Names) == 0
-	if d := im.last(h, "documentroot"); d != nil {
-		im.Used(d)
+	if d := im.Take(im.last(h, "documentroot")); d != nil {
 		h.root = im.file(d.Arg(0))
 	}
 	if !h.OnlyPlain() {

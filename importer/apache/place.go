@@ -271,11 +271,10 @@ func (t *site) errorPages(layers []layer, node *draft.Node) {
 }
 
 func (t *site) bodySize(layers []layer, node *draft.Node) {
-	d := lastIn(layers, "limitrequestbody")
+	d := t.im.Take(lastIn(layers, "limitrequestbody"))
 	if d == nil {
 		return
 	}
-	t.im.Used(d)
 	if node.Get("php") == nil && node.Get("proxy") == nil {
 		return
 	}

@@ -116,8 +116,7 @@ func (t *site) proxy(p *place, layers []layer) *draft.Node {
 		}
 	}
 	keys.Put("to", draft.OneOrMore(addresses...))
-	if d := lastIn(layers, "proxypreservehost"); d != nil {
-		t.im.Used(d)
+	if d := t.im.Take(lastIn(layers, "proxypreservehost")); d != nil {
 		if strings.EqualFold(d.Arg(0), "on") {
 			keys.Set("host", draft.Text("client"))
 		}

@@ -76,6 +76,12 @@ func (l *Ledger) Used(list ...*Directive) {
 	}
 }
 
+// Take marks a line as translated, and returns it.
+func (l *Ledger) Take(d *Directive) *Directive {
+	l.Used(d)
+	return d
+}
+
 // Standard marks a line as replaced by a default.
 func (l *Ledger) Standard(d *Directive, why string) {
 	if d != nil && l.outcomes[d].Outcome == 0 {

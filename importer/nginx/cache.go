@@ -114,11 +114,10 @@ func (t *site) cacheTimes(l *location, o *draft.Node) {
 // cacheStale translates proxy_cache_use_stale. nginx keeps what has expired as
 // long as there is room: a day stands for it.
 func (t *site) cacheStale(l *location, o *draft.Node) {
-	d := l.last("proxy_cache_use_stale")
+	d := t.im.Take(l.last("proxy_cache_use_stale"))
 	if d == nil {
 		return
 	}
-	t.im.Used(d)
 	for _, w := range d.Words() {
 		switch {
 		case w == "updating":

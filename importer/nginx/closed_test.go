@@ -135,6 +135,28 @@ func TestNobodyGetsIn(t *testing.T) {
 			Config: "server { root /r; if ($uri ~ ^/a) { rewrite ^/b /c; return 403; } }",
 			Want:   []string{"- {regex: '^/a', deny: {}}"},
 		},
+		"an index that another location closes": {
+			Config: "server { root /r; location / { } location ~ \\.html$ { deny all; } }",
+			Want:   []string{"- {regex: '\\.html$', deny: {}}", "- {regex: '/$', deny: {}}"},
+		},
+		"an index that an exact location closes": {
+			Config: "server { root /r; location / { } location = /a/index.html { auth_basic x; auth_basic_user_file p; } }",
+			Want:   []string{"- {regex: '^/a/$', deny: {}}"},
+			Not:    []string{"regex: '/$'"},
+		},
+		"a folder whose index is elsewhere": {
+			Config: "server { root /r; location / { proxy_pass http://h:1; deny all; } location = /a/ { allow all; } }",
+			Want:   []string{"- {regex: '^/a/$', deny: {}}"},
+		},
+		"an index that is internal": {
+			Config: "server { root /r; location / { } location = /index.html { internal; } }",
+			Not:    []string{"regex: '^/$'"},
+		},
+		"a rewrite to a path that is closed": {
+			Config: "server { root /r; location = /a/x.jpg { deny all; } location ~ /c/ { rewrite ^/b/ /a/x.jpg last; root /s; } location ~ ^/a/ { return 200 open; } }",
+			Want:   []string{"- {regex: '^/b/', within: ['~/c/'], respond: {status: 501"},
+			Left:   "another location keeps clients out of the path that this makes",
+		},
 		"certificate 496": {
 			Config: "server {" + tls + "ssl_client_certificate ca; ssl_verify_client optional; root /r; if ($ssl_client_verify != SUCCESS) { return 496; } }",
 			Want:   []string{"- {deny: {}}"},

@@ -20,8 +20,7 @@ func (t *site) static(l *location) *draft.Node {
 		return nil
 	}
 	static.Set("root", draft.Text(root))
-	if d := l.last("index"); d != nil {
-		t.im.Used(d)
+	if d := t.im.Take(l.last("index")); d != nil {
 		if names := withoutPHP(d.Words()); len(names) > 0 && !slices.Equal(names, []string{"index.html"}) {
 			static.Set("index", draft.Texts(names...))
 		}
@@ -42,6 +41,7 @@ func (t *site) static(l *location) *draft.Node {
 	}
 	node.Set("static", static.Flow())
 	t.try(l, node)
+	t.folders(l)
 	return node
 }
 

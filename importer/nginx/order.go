@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"millrace/importer/draft"
 	"millrace/importer/plan"
 )
 
@@ -127,6 +128,7 @@ func (t *site) shadowed(l *location) bool {
 
 // ordered adds the rules of locations in the order in which nginx looks for those.
 func (t *site) ordered() {
+	t.closeOvertaken()
 	t.pass(true)
 	rewriting, chain := t.rewriting()
 	if chain {
@@ -161,6 +163,40 @@ func (t *site) rewriting() (some, chain bool) {
 	return some, chain
 }
 
+// closeOvertaken answers 501 instead of a rewrite to a path whose location keeps clients
+// out and has its rules before those of the rewrite, where a later one would answer for
+// that path: rules go on behind a rewrite, and nginx begins anew.
+func (t *site) closeOvertaken() {
+	visited := &ordering{site: &site{Site: plan.NewSite(t.Config, t.Server), im: t.im, server: t.server, locations: t.locations}, rewrites: true}
+	visited.exact()
+	visited.level(nil, region{})
+	may := func(l *location, to string) bool {
+		begins, _, open := strings.Cut(to, "{")
+		begins, _, _ = strings.Cut(begins, "?")
+		switch {
+		case !open:
+			return l.covers(begins)
+		case l.kind == regexLocation:
+			return plan.MayMatch(l.expr, begins)
+		}
+		return strings.HasPrefix(l.path, begins) || l.isPrefix() && strings.HasPrefix(begins, l.path)
+	}
+	for i, l := range visited.visited {
+		for j, r := range l.rules {
+			if !r.Is("rewrite") {
+				continue
+			}
+			to := r.Do.Get("rewrite").Plain()
+			guarded := func(o *location) bool { return o != l && t.keepsOut(o) && may(o, to) }
+			takes := func(o *location) bool { return may(o, to) && (o.kind == regexLocation || o != l && o.outer != nil) }
+			if slices.ContainsFunc(visited.visited[:i], guarded) && slices.ContainsFunc(visited.visited[i:], takes) {
+				t.im.Leave(r.line, "another location keeps clients out of the path that this makes, and here a later one would answer: it answers 501 until you have written it as a rule behind the others")
+				l.rules[j].Do = draft.NotImplemented()
+			}
+		}
+	}
+}
+
 // pass adds the rules of all locations once, with or without those that change paths.
 func (t *site) pass(rewrites bool) {
 	o := &ordering{site: t, rewrites: rewrites}
@@ -172,6 +208,7 @@ func (t *site) pass(rewrites bool) {
 type ordering struct {
 	*site
 	rewrites bool
+	visited  []*location // in their order
 }
 
 // exact adds the rules for exact paths, and rules that lead to their routes where a later
@@ -317,6 +354,7 @@ func depthOf(l *location) int {
 
 // own adds the rules of a location.
 func (o *ordering) own(l *location, g region) {
+	o.visited = append(o.visited, l)
 	for _, r := range l.rules {
 		if o.rewrites || !r.Is("rewrite") {
 			r.If = confined(r.If, l, g)

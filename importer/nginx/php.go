@@ -103,8 +103,7 @@ func (t *site) phpOptions(l *location) *draft.Node {
 	}
 	t.im.Used(d)
 	o := draft.Map().Set("to", draft.OneOrMore(to...))
-	if i := l.last("fastcgi_index"); i != nil {
-		t.im.Used(i)
+	if i := t.im.Take(l.last("fastcgi_index")); i != nil {
 		if i.Arg(0) != "index.php" {
 			o.Set("index", draft.Text(i.Arg(0)))
 		}

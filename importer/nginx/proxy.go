@@ -212,14 +212,12 @@ func (t *site) proxy(l *location, d *draft.Directive) *draft.Node {
 	t.proxyTimes(l, o)
 	t.proxyHeaders(l, o, to)
 	t.proxyTLS(l, o)
-	if b := l.last("proxy_buffering"); b != nil {
-		t.im.Used(b)
+	if b := t.im.Take(l.last("proxy_buffering")); b != nil {
 		if b.Arg(0) == "off" {
 			o.Set("stream", draft.Number(true))
 		}
 	}
-	if b := l.last("proxy_request_buffering"); b != nil {
-		t.im.Used(b)
+	if b := t.im.Take(l.last("proxy_request_buffering")); b != nil {
 		if b.Arg(0) == "off" {
 			o.Set("stream", draft.Number(true))
 		}
@@ -539,8 +537,7 @@ func (t *site) proxyRedirect(d *draft.Directive, o *draft.Node) {
 
 func (t *site) proxyRetries(l *location, o *draft.Node) {
 	retries := draft.Map()
-	if d := l.last("proxy_next_upstream"); d != nil {
-		t.im.Used(d)
+	if d := t.im.Take(l.last("proxy_next_upstream")); d != nil {
 		var statuses []string
 		for _, w := range d.Words() {
 			switch {

@@ -254,7 +254,7 @@ func (t *site) rewrite(d *draft.Directive, l *location, when plan.Cond) {
 		return
 	}
 	t.im.Used(d)
-	l.rules = append(l.rules, rule{Rule: plan.Rule{If: c, Do: do, Note: d.At()}, late: flag == "" && !redirects})
+	l.rules = append(l.rules, rule{Rule: plan.Rule{If: c, Do: do, Note: d.At()}, line: d, late: flag == "" && !redirects})
 }
 
 // answersAlike reports whether whatever location has the paths that a rewrite makes

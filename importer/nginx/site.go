@@ -26,7 +26,8 @@ type site struct {
 // rule is one rule of a location or of the server block.
 type rule struct {
 	plan.Rule
-	late bool // a rewrite behind which nginx goes on with the location
+	line *draft.Directive // of a rewrite
+	late bool             // a rewrite behind which nginx goes on with the location
 }
 
 // location is one location block, or the server block itself for paths without one.

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strings"
 
@@ -144,4 +145,56 @@ func OtherThan(words []string) string {
 		}
 	}
 	return "(?:" + strings.Join(ways, "|") + ")"
+}
+
+// MayMatch reports whether an expression may match a path that begins with a text: it is
+// false for those alone that begin with ^ and match no such path.
+func MayMatch(expr, begins string) bool {
+	re, err := syntax.Parse(expr, syntax.Perl)
+	if err != nil {
+		return true
+	}
+	prog, err := syntax.Compile(re.Simplify())
+	if err != nil {
+		return true
+	}
+	anchored := prog.StartCond()&syntax.EmptyBeginText != 0
+	states := reached(prog, []uint32{uint32(prog.Start)})
+	for _, r := range begins {
+		var next []uint32
+		for _, i := range states {
+			switch inst := &prog.Inst[i]; {
+			case inst.Op == syntax.InstMatch:
+				return true
+			case inst.Op != syntax.InstMatch && inst.MatchRune(r):
+				next = append(next, inst.Out)
+			}
+		}
+		states = reached(prog, next)
+	}
+	return !anchored || len(states) > 0
+}
+
+// reached are the instructions that consume a character, or match, behind others. What is
+// said of a place between characters is taken for true.
+func reached(prog *syntax.Prog, from []uint32) (states []uint32) {
+	seen := map[uint32]bool{}
+	for len(from) > 0 {
+		i := from[0]
+		from = from[1:]
+		if seen[i] {
+			continue
+		}
+		seen[i] = true
+		switch inst := &prog.Inst[i]; inst.Op {
+		case syntax.InstAlt, syntax.InstAltMatch:
+			from = append(from, inst.Out, inst.Arg)
+		case syntax.InstCapture, syntax.InstEmptyWidth, syntax.InstNop:
+			from = append(from, inst.Out)
+		case syntax.InstFail:
+		default:
+			states = append(states, i)
+		}
+	}
+	return states
 }

@@ -55,3 +55,23 @@ func TestLookahead(t *testing.T) {
 		}
 	}
 }
+
+// TestMayMatch: which expressions may match a path by its beginning.
+func TestMayMatch(t *testing.T) {
+	for _, c := range []struct {
+		expr, begins string
+		want         bool
+	}{
+		{`^/(?:config|data)(?:$|/)`, "/index.php", false},
+		{`^/(?:config|data)(?:$|/)`, "/con", true},
+		{`^/(?:config|data)(?:$|/)`, "/data/x", true},
+		{`(?i)^/INDEX\.php`, "/index.php", true},
+		{`\.php$`, "/index", true},
+		{`^/a.*b$`, "/a/c", true},
+		{`(`, "/a", true},
+	} {
+		if got := MayMatch(c.expr, c.begins); got != c.want {
+			t.Errorf("%s, %s: %v", c.expr, c.begins, got)
+		}
+	}
+}

@@ -97,12 +97,6 @@ func (t *Site) NameOf(node *draft.Node) string {
 	return ""
 }
 
-// Drop removes a route.
-func (t *Site) Drop(key string) {
-	t.order = slices.DeleteFunc(t.order, func(k string) bool { return k == key })
-	delete(t.routes, key)
-}
-
 // FreeName is a name for a route that no other has: "@" and letters of a text, or kind
 // where it has none.
 func (t *Site) FreeName(text, kind string) string {
