@@ -12,24 +12,6 @@ import (
 	"millrace/internal/wire/message"
 )
 
-// connectionLevel are the fields that end with a connection (RFC 9110, 7.6.1
-// and 11.7), that framing makes anew (RFC 9112, 6), or that are harmful to pass
-// on: Proxy becomes the variable HTTP_PROXY in CGI programs. In order.
-var connectionLevel = []string{
-	"Connection",
-	"Http2-Settings",
-	"Keep-Alive",
-	"Proxy",
-	"Proxy-Authenticate",
-	"Proxy-Authentication-Info",
-	"Proxy-Authorization",
-	"Proxy-Connection",
-	"Te",
-	"Trailer",
-	"Transfer-Encoding",
-	"Upgrade",
-}
-
 // endToEnd are fields that a sender must not name in Connection, because they
 // are for the recipient of the content (RFC 9110, 7.6.1). If Connection could name
 // them, a client could have fields removed that protect the upstream. In order; see also
@@ -82,11 +64,14 @@ func protected(name string) bool {
 	return slices.ContainsFunc(endToEndPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
+// isConnectionLevel reports whether a field ends with a connection (RFC 9110, 7.6.1 and
+// 11.7), is made anew by framing (RFC 9112, 6), or is harmful to pass on: Proxy becomes the
+// variable HTTP_PROXY in CGI programs.
 func isConnectionLevel(name string) bool {
-	switch name[:min(1, len(name))] {
-	case "C", "H", "K", "P", "T", "U": // nothing else begins one, and most fields do otherwise
-		_, found := slices.BinarySearch(connectionLevel, name)
-		return found
+	switch name {
+	case "Connection", "Http2-Settings", "Keep-Alive", "Proxy", "Proxy-Authenticate", "Proxy-Authentication-Info",
+		"Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade":
+		return true
 	}
 	return false
 }
