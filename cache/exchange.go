@@ -34,7 +34,7 @@ type exchange struct {
 	host    string // in its one spelling
 	key     string
 	demand  rfc9111.Demand
-	private string       // why it bypasses the cache, "" when it does not
+	bypass  string       // why it bypasses the cache, "" when it does not
 	version lane.Version // of the key, and of all purges: taken before anything is looked up
 	purges  lane.Version
 
@@ -59,7 +59,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := h.newExchange(head, signin.ProofOf(r.Context()))
 	x.w, x.r = w, r
 	defer func() { h.record(&x, 0) }()
-	if x.private != "" {
+	if x.bypass != "" {
 		x.forward()
 		return
 	}
@@ -107,7 +107,7 @@ func (h *Handler) newExchange(head *message.Request, proof signin.Proof) exchang
 		h: h, head: head, proof: proof, began: time.Now(), set: h.rules.ForRequest(head.Decoded()), purges: h.purges.Generation().Now(),
 	}
 	x.scheme, x.host = h.proxy.Asked(head)
-	x.private = bypass(h.rules, x.set, head, proof)
+	x.bypass = bypass(h.rules, x.set, head, proof)
 	return x
 }
 
@@ -146,7 +146,7 @@ func (x *exchange) request() *fetch.Request {
 		Settings: x.set, Demand: x.demand, Key: x.key, Personal: x.personal,
 	}
 	if x.r == nil {
-		q.Marks = x.head.Set
+		q.Marks = trace.Kept(x.head.Set, x.head.ID)
 		return q
 	}
 	q.Gone, q.Trace = x.r.Context().Done(), trace.From(x.r.Context())

@@ -45,9 +45,9 @@ func (h *Handler) Explain(r *http.Request) Explanation {
 	proxy.Head(head, r)
 	x := h.newExchange(head, signin.ProofOf(r.Context()))
 	e := Explanation{URL: redact.Target(x.url()), Rule: x.set.Name}
-	if x.private != "" {
+	if x.bypass != "" {
 		e.Outcome = "bypass"
-		e.Reason, e.Hint = explainBypass(r, x.private)
+		e.Reason, e.Hint = explainBypass(r, x.bypass)
 		return e
 	}
 	x.judge()

@@ -18,12 +18,12 @@ import (
 // a user's own credentials.
 func (x *exchange) forward() {
 	h := x.h
-	x.outcome, x.reason = "bypass", x.private
-	h.meters.Reasons.Add(x.private)
+	x.outcome, x.reason = "bypass", x.bypass
+	h.meters.Reasons.Add(x.bypass)
 	if p, started := lane.Take[*passing](x.r, h); started {
 		p.release()
 	}
-	x.addStatus(x.w.Header(), nil, bypassed(x.private, 0)) // of an answer of our own, where there is none
+	x.addStatus(x.w.Header(), nil, bypassed(x.bypass, 0)) // of an answer of our own, where there is none
 	h.proxy.Serve(x.w, x.r, x.head, x)
 	if x.status == 0 {
 		x.outcome, x.reason = "error", "upstream"
@@ -44,7 +44,7 @@ func (x *exchange) Edit(status int, lines []field.Line) []field.Line {
 			h.invalidate(ctx, x.head.Method, target, status, lines)
 		}
 	}
-	return x.public(lines, bypassed(x.private, status))
+	return x.public(lines, bypassed(x.bypass, status))
 }
 
 // bypassed is the member of Cache-Status for a request that bypassed the cache for
@@ -91,13 +91,13 @@ func (h *Handler) Pass(q *lane.ForwardRequest) lane.RoundTrip {
 		return nil
 	}
 	x := h.newExchange(q.Head, signin.Proof{})
-	if x.private == "" {
+	if x.bypass == "" {
 		return h.passMiss(q, &x)
 	}
 	p := passingPool.Get().(*passing)
 	q.Head.Copy(&p.request)
 	p.exchange = x
-	p.head, p.outcome, p.reason = &p.request, "bypass", x.private
+	p.head, p.outcome, p.reason = &p.request, "bypass", x.bypass
 	if p.RoundTrip = h.proxy.PassEdited(q, p); p.RoundTrip == nil {
 		p.release()
 		return nil
@@ -107,7 +107,7 @@ func (h *Handler) Pass(q *lane.ForwardRequest) lane.RoundTrip {
 
 // Sent implements [lane.RoundTrip].
 func (p *passing) Sent(c *lane.Conn, r *lane.Reply) {
-	p.h.meters.Reasons.Add(p.private)
+	p.h.meters.Reasons.Add(p.bypass)
 	p.h.record(&p.exchange, c.Shard())
 	p.RoundTrip.Sent(c, r)
 	p.release()

@@ -13,17 +13,14 @@ import (
 	"millrace/internal/observe/trace"
 	"millrace/internal/upstream"
 	"millrace/internal/wire/condition"
+	"millrace/internal/wire/field"
 	"millrace/proxy"
 )
 
 // join joins or leads the fetch for a request, and answers from its outcome. It
 // reports false, having written nothing, if the outcome is not for this request.
 func (x *exchange) join(o *object.Object) bool {
-	q := x.request()
-	if x.alone(q) {
-		return x.pass(o)
-	}
-	f, t := x.claim(q, o)
+	f, t := x.claim(x.request(), o)
 	if f == nil {
 		return false
 	}
@@ -51,6 +48,9 @@ func (x *exchange) alone(q *fetch.Request) bool {
 // nil where another fetch has just ended; otherwise the caller owes it a Leave. o is what
 // is stored.
 func (x *exchange) claim(q *fetch.Request, o *object.Object) (f *fill.Fill[fetch.Outcome], t *fetch.Fetch) {
+	if x.alone(q) {
+		return x.h.fetches.NewPass(q)
+	}
 	f, leader := x.h.fetches.Join(q)
 	switch {
 	case !f.Enter():
@@ -152,11 +152,10 @@ func (x *exchange) interim(i fetch.Hint) {
 	maps.Copy(h, kept)
 }
 
-// pass fetches for this request alone: the answers for its key are known to differ by
-// client (hit-for-miss), or it asks in a way that nobody shares.
+// pass fetches for this request alone.
 func (x *exchange) pass(o *object.Object) bool {
-	t, leave := x.h.fetches.NewPass(x.request())
-	defer leave()
+	f, t := x.h.fetches.NewPass(x.request())
+	defer f.Leave()
 	return x.lead(t, o)
 }
 
@@ -241,6 +240,21 @@ func (x *exchange) receive(t *fetch.Fetch, a *upstream.Answer, o *object.Object,
 func (x *exchange) direct(t *fetch.Fetch, a *upstream.Answer, o *object.Object, reason string) {
 	defer t.Finish()
 	defer a.Body.Close()
+	lines := x.own(t, a, o, reason)
+	h := http.Header(lines.Header())
+	unchanged := false
+	if !t.Pass() && a.Status == http.StatusOK {
+		modified, _ := condition.ParseDate(object.First(h["Last-Modified"]), x.began)
+		unchanged = condition.Check(x.head.Method, x.r.Header, object.First(h["Etag"]), modified) == condition.NotModified
+	}
+	if x.begin(a.Status, h, unchanged); !unchanged {
+		x.sendBody(a)
+	}
+}
+
+// own makes the fields of an answer that is for this client alone, in place, and notes what
+// the log says of it.
+func (x *exchange) own(t *fetch.Fetch, a *upstream.Answer, o *object.Object, reason string) field.Lines {
 	x.outcome, x.reason, x.status = "miss", reason, a.Status
 	why := x.why(o)
 	if t.Pass() {
@@ -251,14 +265,8 @@ func (x *exchange) direct(t *fetch.Fetch, a *upstream.Answer, o *object.Object, 
 	}
 	x.h.meters.Reasons.Add(reason)
 	proxy.Strip(&a.Fields)
-	lines := x.public(a.Fields, forward{why: why, status: a.Status, detail: reason}.String())
-	h := http.Header(lines.Header())
-	unchanged := false
-	if !t.Pass() && a.Status == http.StatusOK {
-		modified, _ := condition.ParseDate(object.First(h["Last-Modified"]), x.began)
-		unchanged = condition.Check(x.head.Method, x.r.Header, object.First(h["Etag"]), modified) == condition.NotModified
+	if a.Status == http.StatusNoContent {
+		a.Fields.Delete("Content-Length") // RFC 9110, 8.6
 	}
-	if x.begin(a.Status, h, unchanged); !unchanged {
-		x.sendBody(a)
-	}
+	return x.public(a.Fields, forward{why: why, status: a.Status, detail: reason}.String())
 }

@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"net/http"
 	"slices"
 	"sync"
 
@@ -14,7 +13,7 @@ import (
 )
 
 // missing is a request for what is not stored that an event loop fetches. It leads the
-// fetch for its key, as a handler does, but without a goroutine.
+// fetch for its key, or asks for itself, as a handler does, but without a goroutine.
 type missing struct {
 	proxy.Trip
 	exchange
@@ -33,11 +32,11 @@ var selective = []string{"Range", "If-Range", "If-None-Match", "If-Modified-Sinc
 // passMiss is Pass for what is not stored. A handler does what has to look into other tiers
 // than memory, what wants a part of an answer, and what waits for another's fetch.
 func (h *Handler) passMiss(q *lane.ForwardRequest, x *exchange) lane.RoundTrip {
-	if h.tiers.Slow() || x.head.Method != http.MethodGet || slices.ContainsFunc(selective, x.head.Fields.Has) || !h.proxy.Tries(q.Head) {
+	if slices.ContainsFunc(selective, x.head.Fields.Has) {
 		return nil
 	}
 	x.judge()
-	if o, _ := h.lookup(x); o != nil || x.demand.OnlyIfCached {
+	if o, _ := h.lookup(x); o != nil || x.demand.OnlyIfCached || h.tiers.Slow() && !x.alone(x.request()) || !h.proxy.Tries(q.Head) {
 		return nil
 	}
 	m := missingPool.Get().(*missing)
@@ -54,11 +53,7 @@ func (h *Handler) passMiss(q *lane.ForwardRequest, x *exchange) lane.RoundTrip {
 // that is not sent.
 func (m *missing) lead(q *lane.ForwardRequest) bool {
 	m.head = m.head.Clone()
-	f := m.request()
-	if m.alone(f) {
-		return false
-	}
-	switch m.fill, m.fetch = m.claim(f, nil); {
+	switch m.fill, m.fetch = m.claim(m.request(), nil); {
 	case m.fill == nil:
 		return false
 	case m.fetch == nil: // another leads it
@@ -97,10 +92,15 @@ func (m *missing) Take(buf []byte, r *lane.Reply) lane.Progress {
 		return lane.NeedsHandler
 	}
 	m.End()
-	m.settled(&out, false)
-	m.lines = m.fields(m.lines[:0], &out, m.why(nil), false)
-	field.SortLines(m.lines)
-	r.Status, r.Lines, r.Body = out.Status, m.lines, out.Body.Bytes()
+	r.Status, r.Body = a.Status, content
+	if out.Private {
+		r.Lines = m.own(m.fetch, a, nil, out.Reason)
+	} else {
+		m.settled(&out, false)
+		m.lines = m.fields(m.lines[:0], &out, m.why(nil), false)
+		r.Lines = m.lines
+	}
+	field.SortLines(r.Lines)
 	return lane.Complete
 }
 

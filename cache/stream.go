@@ -85,9 +85,6 @@ func (x *exchange) begin(status int, h http.Header, unchanged bool) {
 		x.w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	if status == http.StatusNoContent {
-		delete(head, "Content-Length") // RFC 9110, 8.6
-	}
 	send.PassOn(x.w)
 	x.w.WriteHeader(status)
 }

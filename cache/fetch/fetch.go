@@ -193,14 +193,13 @@ func (f *Fetcher) New(fl *fill.Fill[Outcome], q *Request, o *object.Object) *Fet
 	return t
 }
 
-// NewPass prepares a fetch that nobody joins, for exchange.pass. leave is to be called
-// when its answer was sent.
-func (f *Fetcher) NewPass(q *Request) (t *Fetch, leave func()) {
-	fl, _ := f.fills.Join(q.Key + "\x00alone " + strconv.FormatUint(f.passes.serial.Add(1), 10))
+// NewPass prepares a fetch that nobody joins. The caller owes its fill a Leave.
+func (f *Fetcher) NewPass(q *Request) (fl *fill.Fill[Outcome], t *Fetch) {
+	fl, _ = f.fills.Join(q.Key + "\x00alone " + strconv.FormatUint(f.passes.serial.Add(1), 10))
 	fl.Enter()
 	t = f.prepare(fl, q)
 	t.pass = true
-	return t, fl.Leave
+	return fl, t
 }
 
 func (f *Fetcher) prepare(fl *fill.Fill[Outcome], q *Request) *Fetch {

@@ -34,7 +34,7 @@ func TestEndBeforeTheLeaderListens(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	a := &upstream.Answer{Status: http.StatusOK, Body: io.NopCloser(strings.NewReader(""))}
-	if f.New(fl, q, nil).handOff(ended, a, "private") {
+	if f.New(fl, q, nil).deliver(ended, a, "private") {
 		t.Error("nobody took it")
 	}
 	if !f.Passes(q) {

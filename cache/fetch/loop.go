@@ -27,20 +27,27 @@ func (t *Fetch) Out() *upstream.Request { return t.out }
 // Sent notes that the request is being sent.
 func (t *Fetch) Sent() { t.sent = time.Now() }
 
-// Arrived stores a whole answer, if there is room for its body in memory, and gives it
-// to all who wait; the fetch has ended then. It reports false, and has done nothing,
-// if the answer is for this client alone, or a 304, or a failure.
+// Arrived ends the fetch with a whole answer: it is stored, if there is room for its body
+// in memory, and all who wait get it. If it is for the leader alone, the outcome says so,
+// and the answer is the caller's. Arrived reports false for what a goroutine has to see to:
+// a 304, or a failure that something stored may hide.
 func (t *Fetch) Arrived(a *upstream.Answer, content []byte) (out Outcome, ok bool) {
-	v := t.arrived(a, time.Now())
-	if v.step != keep {
+	received := time.Now()
+	v := t.arrived(a, received)
+	switch v.step {
+	case keep:
+		out = t.begin(context.Background(), a, v) // nothing of it waits
+		_, err := out.Body.Write(content)
+		out.Body.Close(err)
+		t.commit(out.Object, out.Body, out.Reason == "")
+		t.fill.Settle(out)
+	case handOver:
+		out = t.makePrivate(v.reason)
+	default:
 		return out, false
 	}
-	out = t.begin(context.Background(), a, v) // nothing of it waits
-	n, err := out.Body.Write(content)
-	out.Body.Close(err)
-	t.c.Meters.FromUpstream.Add(0, uint64(n))
-	t.commit(out.Object, out.Body, out.Reason == "")
-	t.fill.Settle(out)
+	t.c.Meters.Upstream.Observe(0, received.Sub(t.sent))
+	t.c.Meters.FromUpstream.Add(0, uint64(len(content)))
 	t.fill.Finish()
 	t.c.Meters.Fills.Add(-1)
 	return out, true

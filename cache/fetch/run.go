@@ -62,7 +62,10 @@ func (t *Fetch) run() {
 func (t *Fetch) ask(ctx context.Context, validate bool) (handed bool) {
 	step := t.Trace.Begin(trace.Upstream)
 	if t.started == nil {
-		t.out, t.sent = t.request(validate), time.Now()
+		t.out, t.sent = t.request(validate), time.Time{}
+	}
+	if t.sent.IsZero() { // or a loop has sent it
+		t.sent = time.Now()
 	}
 	a, err := t.send(ctx, t.out)
 	received := time.Now()
@@ -72,20 +75,17 @@ func (t *Fetch) ask(ctx context.Context, validate bool) (handed bool) {
 			a.Body.Close()
 		}
 	}
+	t.c.Meters.Upstream.Observe(0, received.Sub(t.sent))
 	if err != nil {
-		t.c.Meters.Upstream.Observe(0, received.Sub(t.sent))
 		t.fill.Settle(Outcome{Err: err, Object: t.fallback()})
 		return false
 	}
 	v := t.arrived(a, received)
-	if t.pass && t.Head.Method == http.MethodHead {
-		t.headUpdate(a.Status, v.header, received)
-	}
 	switch v.step {
 	case keep:
 		t.grow(ctx, a, v)
 	case handOver:
-		return t.handOff(ctx, a, v.reason)
+		return t.deliver(ctx, a, v.reason)
 	case confirm:
 		a.Body.Close()
 		switch {
@@ -122,9 +122,8 @@ type verdict struct {
 }
 
 // arrived decides about an answer whose header has come, and makes its fields those that
-// clients may get. It does nothing else, and does not wait.
+// clients may get. It does not wait.
 func (t *Fetch) arrived(a *upstream.Answer, received time.Time) verdict {
-	t.c.Meters.Upstream.Observe(0, received.Sub(t.sent))
 	t.c.Proxy.Restore(a.Fields, t.Scheme, t.Host)
 	proxy.AppendVia(&a.Fields, a.Major, a.Minor)
 	v := verdict{header: a.Fields.Header()}
@@ -137,6 +136,9 @@ func (t *Fetch) arrived(a *upstream.Answer, received time.Time) verdict {
 		if v.object, v.reason = t.judge(a, v.header, received); v.reason != "" && (v.reason != rfc9111.NoLifetime || t.pass || t.Personal) {
 			v.step = handOver
 		}
+	}
+	if t.pass && t.Head.Method == http.MethodHead {
+		t.headUpdate(a.Status, v.header, received)
 	}
 	return v
 }
@@ -168,14 +170,10 @@ func (t *Fetch) hides() bool {
 	return o != nil && o.State(t.c.Purges.Index()) != purge.Gone && o.Facts.OnError(t.Head.Fields, time.Now(), false)
 }
 
-// handOff hands an answer that is not to be shared to the leader; everyone else asks
+// deliver hands an answer that is not to be shared to the leader; everyone else asks
 // for themselves.
-func (t *Fetch) handOff(ctx context.Context, a *upstream.Answer, reason string) (handed bool) {
-	if !t.pass && t.lasting(reason) {
-		t.fetcher.passes.add(passKey(t.Key, t.Personal))
-	}
-	t.fill.Detach()
-	t.fill.Settle(Outcome{Private: true, Reason: reason})
+func (t *Fetch) deliver(ctx context.Context, a *upstream.Answer, reason string) (handed bool) {
+	t.makePrivate(reason)
 	select {
 	case t.answer <- a:
 	case <-t.Gone:
@@ -192,6 +190,17 @@ func (t *Fetch) handOff(ctx context.Context, a *upstream.Answer, reason string) 
 	case <-t.Gone:
 	}
 	return true
+}
+
+// makePrivate has all who wait, but for the leader, ask for themselves.
+func (t *Fetch) makePrivate(reason string) Outcome {
+	if !t.pass && t.lasting(reason) {
+		t.fetcher.passes.add(passKey(t.Key, t.Personal))
+	}
+	out := Outcome{Private: true, Reason: reason}
+	t.fill.Detach()
+	t.fill.Settle(out)
+	return out
 }
 
 // lasting reports whether the next answer for this key will not be shared

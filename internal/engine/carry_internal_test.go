@@ -236,8 +236,9 @@ func steps(tells bool) []step {
 		{get("/a?x=1&y"), false},
 		{get("/lasting"), miss},
 		{get("/lasting"), miss}, // nothing says how long it may be kept
-		{get("/private"), miss}, // the loop begins, and a handler hands it over
-		{get("/private"), false},
+		{get("/private"), miss}, // the loop sends it to this client alone
+		{get("/private"), true}, // and asks for the next one alone
+		{get("/private?none"), miss},
 		{get("/signs-in"), miss},
 		{get("/partly"), miss},
 		{get("/partly"), false},
@@ -250,7 +251,8 @@ func steps(tells bool) []step {
 		{get("/tagged", `If-None-Match: "t"`), false},
 		{get("/tagged?2", `If-None-Match: "t"`), false},
 		{get("/tagged?3", "Range: bytes=0-3"), false},
-		{strings.Replace(get("/tagged?4"), "GET", "HEAD", 1), false},
+		{strings.Replace(get("/tagged?4"), "GET", "HEAD", 1), true},
+		{strings.Replace(get("/tagged"), "GET", "HEAD", 1), false},
 		{get("/gone?2"), miss},
 		{get("/none?2"), miss},
 		{get("/broken?2"), miss},
@@ -258,7 +260,8 @@ func steps(tells bool) []step {
 		{get("/stream?2"), miss},
 		{get("/large?2"), miss},
 		{get("/only", "Cache-Control: only-if-cached"), false},
-		{get("/keep-not", "Cache-Control: no-store"), false},
+		{get("/keep-not", "Cache-Control: no-store"), true},
+		{get("/none?3", "Cache-Control: no-store"), true},
 		{get("/again", "Cache-Control: no-cache"), miss},
 		{get("/via", "Via: 1.1 somebody"), miss},
 		{get("/x%2fy"), false},
@@ -313,6 +316,11 @@ func TestCarriedWithOptions(t *testing.T) {
 			{send("POST", "/a", "a change", "X-Forwarded-Proto: https", "X-Forwarded-Host: shop.example"), true},
 			{get("/a", "X-Forwarded-Proto: https", "X-Forwarded-Host: shop.example"), true}, // made anew
 			{get("/a"), false}, // another host's
+		}},
+		"servers by fields": {`balance: hash, hash_by: "header:X-Tenant"`, []step{
+			{get("/a", "X-Tenant: one"), true},
+			{get("/a", "X-Tenant: two"), false},
+			{get("/b", "X-Tenant: two", alice), true},
 		}},
 		"keys": {`languages: [de, en], key: {cookies: [theme], headers: [X-Tenant, X-Forwarded-Proto], without_query: [utm_source]}`, []step{
 			{get("/a", "Cookie: theme=dark", "X-Tenant: one"), true},

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"net"
@@ -297,8 +298,9 @@ func TestCarriedRules(t *testing.T) {
 // where a goroutine goes on with what a loop has begun.
 func TestCarriedIDs(t *testing.T) {
 	ids := regexp.MustCompile(`[0-9a-f]{32}|[A-Z2-7]{26}`)
-	for name, times := range map[string]int{"id": 4, "said": 2} {
-		d := newDressed(t, false, around[name])
+	const cached = "request_id: on\nsites:\n- routes:\n    /app/warm: {proxy: SHOP}\n    /: {cache: SHOP}\n"
+	for name, times := range map[string]int{"id": 4, "said": 2, cached: 2} {
+		d := newDressed(t, false, cmp.Or(around[name], name))
 		for _, path := range []string{"/app/a", "/app/slow", "/app/flush"} {
 			before := d.srv.server.Forwarded()
 			nc, err := net.Dial("tcp", d.addr)
