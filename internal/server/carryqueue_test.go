@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -105,4 +106,33 @@ func TestCarriedQueueEnds(t *testing.T) {
 	if first := <-asked; first != "/last" || len(asked) > 0 {
 		t.Errorf("the upstream was asked for %s, and %d more of those that waited", first, len(asked))
 	}
+}
+
+// TestCarriedSlowReaders: clients that take nothing hold neither places nor more
+// memory than is named, and get all of their answers in the end.
+func TestCarriedSlowReaders(t *testing.T) {
+	p := newRelays(t)
+	p.warm(t)
+	body := strings.Repeat("x", 60000)
+	p.set(false, okHead+"Content-Length: 60000\r\n\r\n"+body)
+	const n, each = 20, 5
+	clients := make([]*client, n)
+	for i := range clients {
+		clients[i] = p.with.dial(t, "tcp")
+		_ = clients[i].Conn.(*net.TCPConn).SetReadBuffer(32 << 10)
+		clients[i].write(strings.Repeat(request("GET", "/a"), each))
+	}
+	for range 20 {
+		if got := p.with.dial(t, "tcp").get("/ok"); got != "ok\n" {
+			t.Fatal(got)
+		}
+	}
+	for _, c := range clients {
+		for range each {
+			if resp, got := c.answer("GET"); resp.StatusCode != http.StatusOK || got != body {
+				t.Fatalf("%s, %d bytes", resp.Status, len(got))
+			}
+		}
+	}
+	servertest.Eventually(t, "nothing is held", func() bool { return p.with.srv.lane.Unsent() == 0 })
 }
