@@ -27,6 +27,10 @@ var vagueNames = []string{"base", "common", "helper", "helpers", "lib", "misc", 
 var globals = map[string]string{
 	"examples/embedded-site.gitHash": "the linker sets it",
 	"..inherited":                    "descriptors are of the whole process, and may be taken once",
+	"internal/wire/field.claims":     "a table with an index, made of constants",
+	"internal/wire/field.addresses":  "a table with an index, made of constants",
+	"internal/wire/field.overrides":  "a table with an index, made of constants",
+	"internal/wire/field.traces":     "a table with an index, made of constants",
 }
 
 // sentinelCalls make errors that callers compare with.

@@ -161,7 +161,7 @@ func (x *Exchange) send(r *Request) (err error) {
 		x.sending.Go(func() { // ends with the body, or when the connection is closed
 			if err := one.writeBody(body); err != nil {
 				x.failure.Store(&err)
-				_ = one.nc.SetReadDeadline(past)
+				_ = one.nc.SetReadDeadline(past())
 			}
 		})
 	}

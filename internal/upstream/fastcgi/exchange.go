@@ -166,20 +166,20 @@ func (s *source) Read(p []byte) (int, error) {
 	if d := s.client.options.Read; d > 0 {
 		_ = nc.SetReadDeadline(time.Now().Add(d))
 		if s.ctx.Err() != nil || s.failure.Load() != nil { // which have set one in the past, maybe before that
-			_ = nc.SetReadDeadline(past)
+			_ = nc.SetReadDeadline(past())
 		}
 	}
 	return nc.Read(p) //nolint:wrapcheck // by ended
 }
 
 // past is a deadline that ends whoever waits.
-var past = time.Unix(1, 0)
+func past() time.Time { return time.Unix(1, 0) }
 
 // attach has a goroutine go on with the exchange, for as long as ctx is not done.
 func (x *Exchange) attach(ctx context.Context) {
 	nc := x.conn.nc
 	x.ctx = ctx
-	x.stop = context.AfterFunc(ctx, func() { _ = nc.SetDeadline(past) })
+	x.stop = context.AfterFunc(ctx, func() { _ = nc.SetDeadline(past()) })
 }
 
 // Stale reports whether the connection was kept and has ended before a word of the answer:
