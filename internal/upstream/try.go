@@ -143,9 +143,10 @@ func (s *server) request(ctx context.Context, q *Request) *http.Request {
 // try sends a request to the server of c, and gives the place back unless there is an
 // answer, whose body does that.
 func (p *Pool) try(k *call, c place, up *upload) (*Answer, *failure) {
-	if s := c.server; k.begun != nil || s.client != nil && s.speaks.Load() != speaksHTTP2 {
+	if s := c.server; s.client != nil && s.speaks.Load() != speaksHTTP2 {
 		return p.ask(k, c, up)
 	}
+	k.begun = nil // which has a place, and nothing more
 	return p.pass(k, c, up)
 }
 

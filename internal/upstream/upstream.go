@@ -222,7 +222,9 @@ func (p *Pool) Continue(ctx context.Context, q *Request, x *Exchange, interim In
 		x.place, x.server, x.step = c, c.server, placed
 	}
 	x.count()
-	k.begun = x
+	if x.step != ended { // where it could not be sent
+		k.begun = x
+	}
 	return p.repeat(k, up, x.place, p.try)
 }
 
