@@ -207,7 +207,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, q *message.Reque
 	h.outgoing(q, o)
 	out := &o.Request
 	if h.introduces {
-		out.Local = localOf(r)
+		out.Local = Local(r)
 	}
 	body := h.newUpload(r, out)
 	if body != nil {
@@ -244,8 +244,9 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, q *message.Reque
 	}
 }
 
-// localOf is the address that a client has connected to.
-func localOf(r *http.Request) netip.AddrPort {
+// Local is the address that a client has connected to, for the PROXY protocol; the zero one
+// where that is not known.
+func Local(r *http.Request) netip.AddrPort {
 	switch local := r.Context().Value(http.LocalAddrContextKey).(type) {
 	case *net.TCPAddr:
 		return local.AddrPort()

@@ -24,6 +24,7 @@ func (h *Handler) passOn(w http.ResponseWriter, r *http.Request, place *seat) {
 	step := trace.Begin(r.Context(), trace.Upstream)
 	q.Set = trace.From(r.Context()).Fields(q.Set)
 	out := h.proxy.Outgoing(&q)
+	out.Local = proxy.Local(r)
 	if isConnect(r) { // the stream is ours, and its method is not HTTP/1's
 		out.Method, out.Length = http.MethodGet, 0
 	}
