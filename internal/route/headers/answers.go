@@ -269,7 +269,7 @@ type untyped struct{ field.Map }
 
 // Delete implements [field.Fields].
 func (u untyped) Delete(name string) {
-	if name == "Content-Type" && u.Has(name) {
+	if _, there := u.Map[name]; there && name == "Content-Type" { // perhaps nil already
 		u.Map[name] = nil
 		return
 	}

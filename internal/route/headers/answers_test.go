@@ -147,3 +147,13 @@ func FuzzAnswers(f *testing.F) {
 		}
 	})
 }
+
+// TestNoGuess: where an application has said that its answer has no type, a rule that
+// removes the type does not have net/http guess one.
+func TestNoGuess(t *testing.T) {
+	h := http.Header{"Content-Type": nil}
+	answers(t, &AnswerOptions{Options: Options{Remove: []string{"Content-Type"}}}, nil, false).Apply(Of(h), &Moment{Status: 200})
+	if v, there := h["Content-Type"]; !there || v != nil {
+		t.Errorf("%q, there: %v", v, there)
+	}
+}
