@@ -153,14 +153,13 @@ func (l *Lines) Join(name string) string {
 }
 
 // Only is the value of a field that has just one line; "" for none or several.
-func (l *Lines) Only(name string) (value string) {
-	for i := range *l {
-		if (*l)[i].Name == name {
-			if value != "" {
-				return ""
-			}
-			value = (*l)[i].Value
-		}
+func (l *Lines) Only(name string) string {
+	i := l.find(name)
+	if i < 0 {
+		return ""
 	}
-	return value
+	if rest := (*l)[i+1:]; rest.find(name) >= 0 {
+		return ""
+	}
+	return (*l)[i].Value
 }

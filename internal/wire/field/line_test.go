@@ -58,3 +58,19 @@ func TestMapIsItsOwn(t *testing.T) {
 		t.Error(m)
 	}
 }
+
+// TestOnly: two lines are not one, whatever the first says.
+func TestOnly(t *testing.T) {
+	for _, c := range []struct {
+		want  string
+		lines []string
+	}{{"", nil}, {"", []string{""}}, {"a", []string{"a"}}, {"", []string{"a", "b"}}, {"", []string{"", "b"}}, {"", []string{"a", ""}}} {
+		l := Lines{{"Other", "x"}}
+		for _, value := range c.lines {
+			l = append(l, Line{"Name", value}, Line{"Other", "x"})
+		}
+		if got := l.Only("Name"); got != c.want {
+			t.Errorf("%q: %q, want %q", c.lines, got, c.want)
+		}
+	}
+}
