@@ -146,7 +146,7 @@ func (x *exchange) request() *fetch.Request {
 		Settings: x.set, Demand: x.demand, Key: x.key, Personal: x.personal,
 	}
 	if x.r == nil {
-		q.Marks = trace.Kept(x.head.Set, x.head.ID)
+		q.Marks = x.head.Marks
 		return q
 	}
 	q.Gone, q.Trace = x.r.Context().Done(), trace.From(x.r.Context())

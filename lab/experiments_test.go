@@ -59,8 +59,10 @@ type checker struct {
 func (c *checker) wrong(format string, args ...any) { c.Errorf(c.name+": "+format, args...) }
 
 func (c *checker) arms() {
-	places := []string{"site", "dir", "address", "second", "host", "port", "secondport", "socket", "memory", "config", "user", "log", "cert", "key", "both", "asroot",
-		"upstream", "upstreamhost", "upstreamport", "expiry", "seconds", "delay", "errors", "seed", "answers", "in", "out"} // by hooks
+	places := []string{
+		"site", "dir", "address", "second", "host", "port", "secondport", "socket", "memory", "config", "user", "log", "cert", "key", "both", "asroot",
+		"upstream", "upstreamhost", "upstreamport", "expiry", "seconds", "delay", "errors", "seed", "answers", "in", "out",
+	} // by hooks
 	for name := range c.spec.Values {
 		if slices.Contains(places, name) {
 			c.wrong("the value {%s} has the name of what a place has", name)

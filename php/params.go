@@ -29,7 +29,7 @@ func askedBy(r *http.Request, length int64) *asked {
 	q, ctx := &asked{Request: new(message.Request), length: length}, r.Context()
 	q.Of(r)
 	q.Target = urlpath.AsSent(r)
-	q.Set = trace.From(ctx).Fields(field.Of(signin.VerifiedFields(ctx)))
+	q.Set, q.Marks = field.Of(signin.VerifiedFields(ctx)), trace.From(ctx).Fields(nil)
 	if local, ok := ctx.Value(http.LocalAddrContextKey).(net.Addr); ok {
 		q.local = addrOf(local)
 	}
@@ -99,7 +99,8 @@ func (h *Handler) appendParams(b []byte, q *asked, t target) []byte {
 	add("HTTP_HOST", q.Host)
 	trusted := h.clients.Trusts(q.Peer)
 	b = appendFields(b, q.Fields, func(l field.Line) bool { return passed(l.Name, trusted) && !q.Replaced(l.Name) })
-	b = appendFields(b, q.Set, func(l field.Line) bool { return passed(l.Name, true) && l.Value != "" })
+	added := func(l field.Line) bool { return passed(l.Name, true) && l.Value != "" }
+	b = appendFields(appendFields(b, q.Set, added), q.Marks, added)
 	for name, value := range h.options.Params {
 		b = fastcgi.AppendParam(b, name, value)
 	}

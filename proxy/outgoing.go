@@ -93,11 +93,7 @@ func (h *Handler) Outgoing(q *message.Request) *upstream.Request {
 // not be passed on: see [Handler.Refuse].
 func (h *Handler) outgoing(q *message.Request, o *outgoing) bool {
 	ok := h.collect(q, o)
-	for _, l := range q.Set {
-		if l.Value != "" {
-			o.Fields = append(o.Fields, l)
-		}
-	}
+	o.Fields = q.AppendSet(o.Fields)
 	if h.rules != nil {
 		if o.value == nil {
 			o.value = o.valueOf

@@ -202,7 +202,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, q *message.Reque
 		return
 	}
 	step := trace.Begin(r.Context(), trace.Upstream)
-	q.Set = trace.From(r.Context()).Fields(q.Set) // below that step
+	q.Marks = trace.From(r.Context()).Fields(q.Marks) // below that step
 	o := newOutgoing()
 	h.outgoing(q, o)
 	out := &o.Request

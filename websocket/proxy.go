@@ -22,7 +22,7 @@ func (h *Handler) passOn(w http.ResponseWriter, r *http.Request, place *seat) {
 		return
 	}
 	step := trace.Begin(r.Context(), trace.Upstream)
-	q.Set = trace.From(r.Context()).Fields(q.Set)
+	q.Marks = trace.From(r.Context()).Fields(q.Marks)
 	out := h.proxy.Outgoing(&q)
 	out.Local = proxy.Local(r)
 	if isConnect(r) { // the stream is ours, and its method is not HTTP/1's

@@ -412,7 +412,8 @@ func (t *site) proxyHeaders(l *location, o *draft.Node, to *target) {
 				}
 			}
 		}
-		op, text, err := headers.Set, "", error(nil)
+		op, text := headers.Set, ""
+		var err error
 		switch {
 		case value == "":
 			op = headers.Remove

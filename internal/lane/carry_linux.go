@@ -162,7 +162,7 @@ func (lp *loop) ensureForwarding() *forwarding {
 func (lp *loop) fillForward(f *call, body []byte) *ForwardRequest {
 	k, c := lp.fwd, f.c
 	k.forward = ForwardRequest{Head: &k.request, Body: body, Scope: c.scope, Client: c.RemoteAddr(), Remote: c.loggedAs(), Local: c.local, Loop: lp.number, Out: k.out[:0]}
-	k.request.Secure, k.request.ID, k.request.Set = c.scope.Secure, "", nil
+	k.request.Secure, k.request.ID, k.request.Set, k.request.Marks = c.scope.Secure, "", nil, nil
 	k.request.Peer, k.request.Port = addrOf(k.forward.Client), portOf(k.forward.Client)
 	if c.wire != nil {
 		k.forward.Local = c.wire.LocalAddr()

@@ -57,7 +57,7 @@ func passer(route *site.Route, path string) (job lane.Passer, below string) {
 // fill gives the job what it needs to know besides the request.
 func (v *visit) fill(q *lane.ForwardRequest) {
 	q.Pages = v.route.Intercepted
-	q.Head.Path, q.Head.ID, q.Head.Set = v.below, v.id, v.set
+	q.Head.Path, q.Head.ID, q.Head.Marks = v.below, v.id, v.set
 }
 
 // Start implements [lane.RoundTrip].

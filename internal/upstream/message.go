@@ -195,7 +195,7 @@ func (o Over) Do(ctx context.Context, q *Request, interim Interim) (*Answer, err
 	if !q.Fields.Has("User-Agent") {
 		r.Header["User-Agent"] = []string{""} // a client that does not name itself is not Go's
 	}
-	resp, err := o.RoundTrip(r)
+	resp, err := o.RoundTrip(r) //nolint:bodyclose // the answer's closes it
 	if err != nil {
 		return nil, err //nolint:wrapcheck // the RoundTripper's own
 	}

@@ -80,7 +80,8 @@ func TestTogetherAndPooled(t *testing.T) {
 		return TaskResult{Done: 1, Values: map[string]float64{"seen_ns": map[string]float64{"a": 2, "b": 3}[slot.Arm]}}, nil
 	}
 	plan.Workloads = []Workload{
-		{Name: "one", Task: task}, {Name: "two", Task: task},
+		{Name: "one", Task: task},
+		{Name: "two", Task: task},
 		{Name: "meet", Blocks: 1, Together: true, Decide: []string{"never"}, Task: func(ctx context.Context, slot TaskSlot) (TaskResult, error) {
 			meeting.Done()
 			meeting.Wait() // for ever, if it had to wait for its turn

@@ -58,17 +58,6 @@ func (m *Mark) Fields(lines []field.Line) []field.Line {
 	return append(lines, field.Line{Name: parentField, Value: m.context.parentFor(parent)}, field.Line{Name: stateField, Value: m.context.State})
 }
 
-// Kept returns those of a request's fields for other servers that Fields has made, for a
-// request with this id. Others may say who asks, which a shared answer must not depend on.
-func Kept(lines []field.Line, id string) (kept []field.Line) {
-	for _, l := range lines {
-		if l.Name == parentField || l.Name == stateField || id != "" && l.Value == id {
-			kept = append(kept, l)
-		}
-	}
-	return kept
-}
-
 // Begin follows a request from now on. Where others have been told of it, it is the one
 // with that mark.
 func (t *Tracer) Begin(r *Request, began time.Time, m *Mark) {

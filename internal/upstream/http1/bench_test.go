@@ -25,9 +25,13 @@ func BenchmarkAppend(b *testing.B) {
 	q := http1.Request{Method: "GET", Path: "/a/b/c", Query: "d=e", Host: "www.example.org", Fields: field.Lines{
 		{Name: "User-Agent", Value: "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0"},
 		{Name: "Accept", Value: "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"},
-		{Name: "Accept-Language", Value: "en-US,en;q=0.5"}, {Name: "Accept-Encoding", Value: "gzip, deflate, br, zstd"},
-		{Name: "X-Forwarded-Proto", Value: "https"}, {Name: "X-Forwarded-Host", Value: "www.example.org"},
-		{Name: "Forwarded", Value: "for=192.0.2.1;proto=https;host=www.example.org"}, {Name: "X-Forwarded-For", Value: "192.0.2.1"}, {Name: "Via", Value: "1.1 millrace"},
+		{Name: "Accept-Language", Value: "en-US,en;q=0.5"},
+		{Name: "Accept-Encoding", Value: "gzip, deflate, br, zstd"},
+		{Name: "X-Forwarded-Proto", Value: "https"},
+		{Name: "X-Forwarded-Host", Value: "www.example.org"},
+		{Name: "Forwarded", Value: "for=192.0.2.1;proto=https;host=www.example.org"},
+		{Name: "X-Forwarded-For", Value: "192.0.2.1"},
+		{Name: "Via", Value: "1.1 millrace"},
 	}}
 	room := make([]byte, 0, 4096)
 	b.ReportAllocs()

@@ -4,11 +4,12 @@ import (
 	"bufio"
 	"context"
 	"io"
-	"millrace/internal/wire/message"
 	"net/http"
 	"reflect"
 	"strings"
 	"testing"
+
+	"millrace/internal/wire/message"
 )
 
 // heads are requests of every kind, ours and others.

@@ -21,7 +21,7 @@ func (h *Request) Of(r *http.Request) {
 	*h = Request{
 		Method: r.Method, Target: r.RequestURI, Host: r.Host,
 		Path: escaped(r.URL), Query: r.URL.RawQuery, HasQuery: r.URL.ForceQuery || r.URL.RawQuery != "",
-		Length: r.ContentLength, Fields: h.Fields[:0], Set: h.Set[:0],
+		Length: r.ContentLength, Fields: h.Fields[:0], Set: h.Set[:0], Marks: h.Marks[:0],
 		Major: r.ProtoMajor, Minor: r.ProtoMinor,
 		Secure: r.TLS != nil,
 	}
@@ -148,5 +148,5 @@ func (h *Request) Clone() *Request {
 // Copy makes a copy of the head, in place of what was there, which shares its strings.
 func (h *Request) Copy(to *Request) {
 	*to = *h
-	to.Fields, to.Set = append(to.inline[:0], h.Fields...), slices.Clone(h.Set)
+	to.Fields, to.Set, to.Marks = append(to.inline[:0], h.Fields...), slices.Clone(h.Set), slices.Clone(h.Marks)
 }

@@ -10,6 +10,7 @@ package message
 import (
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"millrace/internal/wire/field"
@@ -47,8 +48,11 @@ type Request struct {
 	// ID is its id, for rules and other servers; "": it has none.
 	ID string
 	// Set replaces fields of the same names on the way to other servers; one without a
-	// value only removes them. Whoever is signed in is named there, and the trace.
+	// value only removes them. Whoever is signed in is named there.
 	Set []field.Line
+	// Marks are like Set, and say nothing about who asks: the request's id, and its place
+	// in a trace. A request whose answer is for everyone has them as well.
+	Marks []field.Line
 
 	inline [fewFields]field.Line
 	parts  int // how many further parts of a Cookie have come over HTTP/2
@@ -121,14 +125,22 @@ func (h *Request) Scheme() string {
 	return "http"
 }
 
-// Replaced reports whether Set has a field.
+// Replaced reports whether Set or Marks has a field.
 func (h *Request) Replaced(name string) bool {
-	for i := range h.Set {
-		if h.Set[i].Name == name {
-			return true
+	is := func(l field.Line) bool { return l.Name == name }
+	return slices.ContainsFunc(h.Set, is) || slices.ContainsFunc(h.Marks, is)
+}
+
+// AppendSet appends the fields of Set and Marks that have a value.
+func (h *Request) AppendSet(to []field.Line) []field.Line {
+	for _, added := range [...][]field.Line{h.Set, h.Marks} {
+		for _, l := range added {
+			if l.Value != "" {
+				to = append(to, l)
+			}
 		}
 	}
-	return false
+	return to
 }
 
 // Simple reports whether [Request.Simple] would be true for a path.

@@ -169,7 +169,7 @@ func (w *ramp) measure(ctx context.Context, slot trial.TaskSlot, s experiment.Wo
 
 // clientCommand is that of the i-th of so many clients; the connections are shared out
 // evenly, and so are those that may be busy at once.
-func clientCommand(exe, address, path string, i, clients, connections int, limit time.Duration) []string {
+func clientCommand(exe, address, path string, i, clients, connections int, limit time.Duration) []string { //nolint:revive // an argument for each of the command
 	share := connections*(i+1)/clients - connections*i/clients
 	return []string{
 		exe, "client", "-address", address, "-path", path, "-connections", strconv.Itoa(share), "-first-source", strconv.Itoa(2 + i), "-sources", "1",
