@@ -93,7 +93,7 @@ sites:
 		for _, paths := range [][]string{{"/plain", "/cached"}, {"/secure"}} {
 			all.Go(func() {
 				got := w.crowd(4, 160, paths...)
-				if least, most := slices.Min(got), slices.Max(got); 10*least < 7*most {
+				if least, most := slices.Min(got), slices.Max(got); 2*least < most { // a client that starves has a few
 					w.Errorf("%s: the clients had %v answers", paths, got)
 				}
 			})
