@@ -82,7 +82,7 @@ func (p *Pool) sendProbe(ctx context.Context, s *server, q *Request) (*Answer, e
 // probeByHTTP is sendProbe by net/http.
 func (s *server) probeByHTTP(ctx context.Context, q *Request) (*Answer, error) {
 	out := s.request(ctx, q)
-	out.URL.Opaque = q.Path // a path of its own, without the prefix
+	out.URL.Opaque = q.Path                     // a path of its own, without the prefix
 	resp, err := s.transporter().RoundTrip(out) //nolint:bodyclose // the answer's closes it
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it says what it did
