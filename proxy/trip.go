@@ -64,13 +64,7 @@ func (h *Handler) Begin(t *Trip, q *lane.ForwardRequest, out *upstream.Request) 
 // nothing was sent, see [upstream.Passage.Send]. If it waits for a new connection, Ask is
 // called again when there is one.
 func (t *Trip) Ask(out *upstream.Request, room []byte) bool {
-	if !t.Send(out, nil, room) {
-		return false
-	}
-	if !t.Waits() && out.OnSuspect != nil {
-		t.OnSuspect(out.OnSuspect) // only now: Send takes another connection where the server has closed this one
-	}
-	return true
+	return t.Send(out, nil, room)
 }
 
 // Answer reads what has come. With [lane.Complete] there is an answer without a body,

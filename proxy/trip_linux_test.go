@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"syscall"
@@ -71,7 +70,7 @@ func TestTripDoubted(t *testing.T) {
 	var asking sync.WaitGroup
 	for range 2 {
 		asking.Go(func() {
-			resp, err := pool.RoundTrip(httptest.NewRequest(http.MethodGet, "http://a/", nil))
+			resp, err := pool.Do(t.Context(), &upstream.Request{Path: "/"}, nil)
 			if err != nil {
 				t.Error(err)
 				return

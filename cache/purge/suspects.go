@@ -10,7 +10,7 @@ import (
 const maxSuspects = 64
 
 // OnSuspect returns the function to call if the answer for a URL turns out to have
-// been sent before the request was (see [upstream.OnSuspect]). It purges that URL,
+// been sent before the request was (see [upstream.Request.OnSuspect]). It purges that URL,
 // hard: here at once, elsewhere in the background.
 func (p *Purger) OnSuspect(url string) func() {
 	s := Selector{URL: key.Normal(url), Hard: true}

@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"context"
 	"math/bits"
 	"math/rand/v2"
 	"net/http"
@@ -146,15 +145,6 @@ func mix(h uint64) uint64 {
 	h = (h ^ h>>33) * 0xff51afd7ed558ccd
 	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
 	return h ^ h>>33
-}
-
-type hashKeyContext struct{}
-
-// WithHashKey sets the key that "balance: hash" uses for requests with this
-// context, instead of the URL. A cache sets the answer's key, so that different
-// spellings of one URL go to the same server.
-func WithHashKey(ctx context.Context, key string) context.Context {
-	return context.WithValue(ctx, hashKeyContext{}, key)
 }
 
 // hashKey says what a request is hashed by, as Options.HashBy does.

@@ -36,7 +36,7 @@ const (
 //
 // What comes later is indistinguishable from the answer. So a server that was
 // seen to send such bytes once is asked on new connections only, for distrustFor;
-// and the answers on a connection where they are seen are put in doubt ([OnSuspect]).
+// and the answers on a connection where they are seen are put in doubt ([Request.OnSuspect]).
 type conn struct {
 	net.Conn
 	link          link   // what it is made of, as far as it is known
@@ -177,7 +177,7 @@ func (c *conn) CloseWrite() error {
 }
 
 // reportUnsolicited reports, once, that the server sent bytes without a request, and
-// calls what OnSuspect registered for the latest answers. c.mu is held.
+// calls OnSuspect for the latest answers. c.mu is held.
 func (c *conn) reportUnsolicited() {
 	if c.reportedUnsolicited {
 		return
@@ -203,8 +203,7 @@ func (c *conn) reportEarly() {
 	c.reportUnsolicited()
 }
 
-// begin is called when net/http has chosen the connection for a request. onSuspect is what
-// OnSuspect registered for it; nil: nothing.
+// begin is called when net/http has chosen the connection for a request. onSuspect is the request's; nil: none.
 func (c *conn) begin(onSuspect func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -107,9 +107,9 @@ type bell chan struct{}
 
 func (b bell) Ready() { close(b) }
 
-// TestPassageUnknown: where the choice goes by fields that are not known yet, loops do
+// TestExchangeUnknown: where the choice goes by fields that are not known yet, loops do
 // nothing; elsewhere a key may stand for the URL.
-func TestPassageUnknown(t *testing.T) {
+func TestExchangeUnknown(t *testing.T) {
 	for _, o := range []Options{
 		{Balance: "hash", HashBy: "cookie:a"}, {Balance: "hash", HashBy: "header:A"}, {Sticky: Sticky{Cookie: "a"}}, {ProxyProtocol: "v1"},
 	} {
@@ -128,9 +128,9 @@ func TestPassageUnknown(t *testing.T) {
 	}
 }
 
-// TestPassageLost: a server that refuses a loop's connection is not asked for another
+// TestExchangeLost: a server that refuses a loop's connection is not asked for another
 // one at once. It has failed once, and another server answers.
-func TestPassageLost(t *testing.T) {
+func TestExchangeLost(t *testing.T) {
 	bubble(t, func(t *testing.T, w *wires) {
 		w.counting("b:80")
 		p := newPool(t, Options{To: hosts(2), Balance: "round_robin"}, w)
@@ -143,19 +143,19 @@ func TestPassageLost(t *testing.T) {
 		if x.Enter() {
 			t.Fatal("there is a connection to nobody")
 		}
-		res, err := p.Resume(newRequest(t, http.MethodGet, "/", nil), &x, nil)
+		a, err := p.Continue(t.Context(), &Request{Path: "/"}, &x, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = res.Body.Close()
+		_ = a.Body.Close()
 		if s := p.Servers(); w.dials("a:80") != 1 || s[0].Fails != 1 || s[0].Requests != 1 || s[1].Requests != 1 || s[0].Running+s[1].Running > 0 {
 			t.Errorf("%d tries at the server that refuses; %+v", w.dials("a:80"), s)
 		}
 	})
 }
 
-// TestPassageClosed: a connection that ends since the pool is closed is nobody's fault.
-func TestPassageClosed(t *testing.T) {
+// TestExchangeClosed: a connection that ends since the pool is closed is nobody's fault.
+func TestExchangeClosed(t *testing.T) {
 	waits := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -182,8 +182,8 @@ func TestPassageClosed(t *testing.T) {
 	}
 }
 
-// TestPassageGoes: a place that a request has taken and not used comes back.
-func TestPassageGoes(t *testing.T) {
+// TestExchangeGoes: a place that a request has taken and not used comes back.
+func TestExchangeGoes(t *testing.T) {
 	p := newPool(t, Options{To: hosts(1)}, nil)
 	x := Exchange{pool: p, waited: true, step: placed}
 	p.mu.Lock()

@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"context"
 	"log/slog"
 	"net/http"
 	"sync/atomic"
@@ -63,21 +62,4 @@ func (s *server) transporter() http.RoundTripper {
 		return s.single
 	}
 	return s.transport
-}
-
-type suspectKey struct{}
-
-// OnSuspect registers f, which is called at most once, when the answer to a request
-// with this context may have been sent before the request: bytes without a
-// request came later on its connection, and it was not the first request there. The
-// answer is usually complete by then. f must return at once, and may be called
-// with locks of net/http held.
-func OnSuspect(ctx context.Context, f func()) context.Context {
-	return context.WithValue(ctx, suspectKey{}, &f)
-}
-
-// onSuspectOf returns what OnSuspect registered; nil: nothing.
-func onSuspectOf(ctx context.Context) *func() {
-	f, _ := ctx.Value(suspectKey{}).(*func())
-	return f
 }

@@ -201,7 +201,6 @@ func (x *Exchange) takeOver() error {
 // resume reads the head of the answer to a request that a loop has sent. Some of it may
 // have come already.
 func (x *Exchange) resume() error {
-	x.wire.registerSuspect(x.request.OnSuspect)
 	now := x.pool.now()
 	x.limit = now + x.pool.options.HeaderTimeout
 	x.arm(now)

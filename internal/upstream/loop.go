@@ -2,12 +2,9 @@ package upstream
 
 import (
 	"errors"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
-
-	"millrace/internal/upstream/http1"
 )
 
 // This file and loop_linux.go have what an event loop does with an [Exchange].
@@ -231,30 +228,6 @@ func (x *Exchange) count() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.budget.add(p.now(), 0)
-}
-
-// Lines is what a request to the server says besides its fields, for a host as
-// in http.Request; "" for the server's own.
-func (x *Exchange) Lines(host, path, query string, ask bool, body int64) http1.Request {
-	s := x.server
-	return http1.Request{Prefix: s.prefix, Path: path, Query: query, Ask: ask, Host: s.hostFor(host), Body: body}
-}
-
-// Write appends r as it is sent to the server.
-func (x *Exchange) Write(b []byte, r *http.Request) ([]byte, error) {
-	q := requestOf(r)
-	if err := q.check(); err != nil {
-		return b, err
-	}
-	head := x.server.head(q)
-	return head.Append(b)
-}
-
-// OnSuspect is [OnSuspect] for the answer that is to come, once its request was sent.
-func (x *Exchange) OnSuspect(f func()) {
-	if f != nil {
-		x.line.registerSuspect(f)
-	}
 }
 
 // Line is the connection's descriptor, and a number that the one before it, with

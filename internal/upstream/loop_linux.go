@@ -52,11 +52,7 @@ func (x *Exchange) Send(q *Request, body, room []byte) bool {
 		x.Cancel()
 		return false
 	}
-	return x.SendText(append(text, body...))
-}
-
-// SendText is Send for a request that was written.
-func (x *Exchange) SendText(text []byte) bool {
+	text = append(text, body...)
 	for x.line != nil {
 		l := x.line
 		found, err, n := l.look(), errClosed, 0
@@ -64,6 +60,7 @@ func (x *Exchange) SendText(text []byte) bool {
 			n, err = retried(func() (int, error) { return rawWrite(uintptr(l.fd), text) })
 			if n == len(text) {
 				l.newcomer.begin()
+				l.registerSuspect(q.OnSuspect)
 				x.step = sent
 				return true
 			}

@@ -20,10 +20,7 @@ func (*line) look() state { return gone }
 func (*line) conn() (net.Conn, error) { return nil, syscall.ENOTSUP }
 
 // Send reports false.
-func (x *Exchange) Send(*Request, []byte, []byte) bool { return x.SendText(nil) }
-
-// SendText reports false.
-func (x *Exchange) SendText([]byte) bool {
+func (x *Exchange) Send(*Request, []byte, []byte) bool {
 	if !x.waited {
 		x.giveBack()
 	}

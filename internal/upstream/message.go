@@ -50,10 +50,13 @@ type Request struct {
 	Local netip.AddrPort
 	// Secure: the client is there over TLS.
 	Secure bool
-	// Key is what "balance: hash" goes by instead of the URL, for a cache; "": the URL.
+	// Key is what "balance: hash" goes by instead of the URL, so that a cache sends
+	// different spellings of one URL to the same server; "": the URL.
 	Key string
-	// OnSuspect is called, at most once, when the answer turns out to be suspect: see
-	// [OnSuspect]. nil: nobody wants to know.
+	// OnSuspect is called, at most once, when the answer may have been sent before the
+	// request: bytes without a request came later on its connection, and it was not the
+	// first request there. The answer is usually complete by then. It must return at
+	// once, and may be called with locks of net/http held. nil: nobody wants to know.
 	OnSuspect func()
 }
 
@@ -92,10 +95,6 @@ func requestOf(r *http.Request) *Request {
 	case *net.UDPAddr: // HTTP/3
 		q.Local = local.AddrPort()
 	}
-	q.Key, _ = r.Context().Value(hashKeyContext{}).(string)
-	if f := onSuspectOf(r.Context()); f != nil {
-		q.OnSuspect = *f
-	}
 	return q
 }
 
@@ -105,12 +104,6 @@ func (q *Request) HTTP(ctx context.Context) *http.Request {
 	u := &url.URL{Scheme: "http", Host: "localhost", RawQuery: q.Query, ForceQuery: q.Asks && q.Query == ""}
 	if plain, err := url.PathUnescape(q.Path); err == nil {
 		u.Path, u.RawPath = plain, q.Path
-	}
-	if q.Key != "" {
-		ctx = WithHashKey(ctx, q.Key)
-	}
-	if q.OnSuspect != nil {
-		ctx = OnSuspect(ctx, q.OnSuspect)
 	}
 	r := (&http.Request{
 		Method: q.Method, URL: u, Host: q.Host, Header: q.Fields.Header(), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -214,31 +207,11 @@ func (p *Pool) RoundTrip(r *http.Request) (*http.Response, error) {
 			return hooks.Got1xxResponse(status, fields.Header())
 		}
 	}
-	return responseTo(r)(p.Do(r.Context(), requestOf(r), interim))
-}
-
-// Ask is RoundTrip with a function that is told of interim answers.
-func (p *Pool) Ask(r *http.Request, interim func(int, http.Header) error) (*http.Response, error) {
-	return p.Resume(r, nil, interim)
-}
-
-// Resume is Continue for a request of net/http.
-func (p *Pool) Resume(r *http.Request, x *Exchange, interim func(int, http.Header) error) (*http.Response, error) {
-	var told Interim
-	if interim != nil {
-		told = func(status int, fields field.Lines) error { return interim(status, fields.Header()) }
+	a, err := p.Do(r.Context(), requestOf(r), interim)
+	if err != nil {
+		return nil, err
 	}
-	return responseTo(r)(p.Continue(r.Context(), requestOf(r), x, told))
-}
-
-// responseTo makes the response to r of an answer.
-func responseTo(r *http.Request) func(*Answer, error) (*http.Response, error) {
-	return func(a *Answer, err error) (*http.Response, error) {
-		if err != nil {
-			return nil, err
-		}
-		resp := a.Response()
-		resp.Request = r
-		return resp, nil
-	}
+	resp := a.Response()
+	resp.Request = r
+	return resp, nil
 }

@@ -29,7 +29,7 @@ const (
 // look at the socket right before the next request is written, was not asked
 // for. What comes later is indistinguishable from the answer; so a server that
 // was seen to send such bytes is asked on new connections only, for
-// distrustFor, and the answers on that connection are put in doubt ([OnSuspect]).
+// distrustFor, and the answers on that connection are put in doubt ([Request.OnSuspect]).
 type wire struct {
 	net   net.Conn // what is written to and read from: base, or TLS over it
 	base  net.Conn
@@ -45,7 +45,7 @@ type wire struct {
 type past struct {
 	uses     int           // requests that were given it
 	since    time.Duration // when it became idle, on the pool's clock
-	suspects []func()      // of the latest answers, oldest first: see OnSuspect
+	suspects []func()      // of the latest answers, oldest first: see Request.OnSuspect
 	newcomer *newcomer     // nil for connections of net/http's
 }
 

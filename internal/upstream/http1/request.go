@@ -40,7 +40,7 @@ type Request struct {
 // Append appends the head with the empty line behind it. Nothing that could end a line
 // is written but where one ends.
 func (q *Request) Append(b []byte) ([]byte, error) {
-	b, err := q.AppendStart(b)
+	b, err := q.appendStart(b)
 	if err != nil {
 		return b, err
 	}
@@ -56,9 +56,9 @@ func (q *Request) Append(b []byte) ([]byte, error) {
 	return append(b, "\r\n"...), nil
 }
 
-// AppendStart appends the request line, Host, and what frames the message. The other
+// appendStart appends the request line, Host, and what frames the message. The other
 // fields, and an empty line, come behind that.
-func (q *Request) AppendStart(b []byte) ([]byte, error) {
+func (q *Request) appendStart(b []byte) ([]byte, error) {
 	method := q.Method
 	switch {
 	case method == "":
@@ -95,7 +95,7 @@ func (q *Request) AppendStart(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// ours reports whether AppendStart writes this field itself, so that the request's own is
+// ours reports whether appendStart writes this field itself, so that the request's own is
 // dropped.
 func ours(name string) bool {
 	switch len(name) {
