@@ -35,7 +35,7 @@ var (
 	errClosed      = errors.New("it closed the connection without an answer")
 )
 
-// Status is the status for an error of RoundTrip: 502 for a server that cannot be
+// Status is the status for an error of Do: 502 for a server that cannot be
 // reached or breaks the protocol, 504 for one that is too slow, 503 if all places
 // were taken or no server is healthy. A 503 needs a Retry-After.
 //
@@ -91,7 +91,7 @@ func interrupted(ctx context.Context) error {
 	return &upstreamError{kind: context.Canceled, cause: cause}
 }
 
-// Unreachable reports whether an error of RoundTrip means that the servers are down:
+// Unreachable reports whether an error of Do means that the servers are down:
 // none could be connected to, or none answered at all. A server that is too slow, or
 // answers something that is not HTTP, is not down.
 func Unreachable(err error) bool {

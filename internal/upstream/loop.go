@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -144,17 +145,39 @@ func (p *Pool) unused(c place) {
 	p.leave(c)
 }
 
-// unmade offers a connection that was made for a request, which no longer waits, to
-// others, and returns why none could be made; nil if one was.
-func (p *Pool) unmade(w *waiter) error {
+// collect ends the wait for a connection: it is the one that was made for the request,
+// or there is a reason why none could be made, or neither.
+func (p *Pool) collect(w *waiter) (made *wire, lost error) {
 	p.mu.Lock()
-	made, lost := w.made, w.lost
-	w.made, w.gone = nil, true
-	p.mu.Unlock()
+	defer p.mu.Unlock()
+	made, w.made, w.gone = w.made, nil, true
+	return made, w.lost
+}
+
+// offer gives a connection to others that was made for a request which does not need it;
+// nil: there is none.
+func (p *Pool) offer(made *wire, s *server) {
 	if made != nil {
-		w.place.server.client.putPreconnected(made, p.now())
+		s.client.putPreconnected(made, p.now())
 	}
-	return lost
+}
+
+// await waits, on a goroutine, for what the exchange has waited for on its loop.
+func (x *Exchange) await(ctx context.Context) error {
+	p, w := x.pool, x.waiter
+	c, err := p.wait(ctx, w)
+	made, lost := p.collect(w)
+	if x.waiter = nil; err != nil {
+		x.step = ended
+		p.offer(made, w.place.server)
+		return err
+	}
+	x.place, x.server, x.lost, x.step = c, c.server, lost, placed
+	if made != nil {
+		made.uses++
+		x.wire, x.step = made, connected
+	}
+	return nil
 }
 
 // loopable reports whether loops may have lines to the server, with p.mu held.
@@ -279,7 +302,10 @@ func (x *Exchange) Discard() {
 
 // quit ends the waiting of a request that nobody wants any more.
 func (p *Pool) quit(w *waiter) {
-	defer func() { _ = p.unmade(w) }()
+	defer func() {
+		made, _ := p.collect(w)
+		p.offer(made, w.place.server)
+	}()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {

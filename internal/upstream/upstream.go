@@ -1,11 +1,12 @@
-// Package upstream makes requests to the servers behind this one. It is an
-// [http.RoundTripper] over one or several of them, with connection pools,
-// balancing, health, retries within a budget, a circuit breaker and a bounded
-// queue that keeps a slow server from being overloaded.
+// Package upstream makes requests to the servers behind this one: a [Pool] of one or
+// several of them, with connections that are kept, balancing, health, retries within a
+// budget, a circuit breaker and a bounded queue that keeps a slow server from being
+// overloaded. It has a [Request] and an [Answer] of its own; net/http's are made of them
+// at the edge, for HTTP/2 and for [Pool.RoundTrip] (message.go).
 //
 // # A request's life
 //
-// RoundTrip asks for a place (queue.go): among the servers that are up, not
+// Do asks for a place (queue.go): among the servers that are up, not
 // ejected, whose breaker lets requests pass and which this request has not
 // tried yet, the balance (balance.go) chooses one. Where all of them are full
 // the request waits its turn, first come, first served; where the queue is full,
@@ -14,11 +15,11 @@
 // WebSockets) and event streams may last for hours: from their header on they
 // do not count as running any more but against Options.Streams.
 //
-// One try over HTTP/1.1 is an exchange (exchange.go): the goroutine that asks
-// writes the request, waits and reads the answer itself. Only a body that is not
-// small has another goroutine, which sends it (send.go). Idle connections have
-// none (client.go); they are looked at before they are used again (wire.go).
-// The format is http1's, which refuses what could be read in two ways.
+// One try over HTTP/1.1 is an [Exchange]. An event loop drives it without waiting (loop.go),
+// or a goroutine, which writes the request, waits and reads the answer itself (drive.go,
+// reply.go); the goroutine can go on with what a loop has begun. Idle connections have
+// no goroutine (client.go, lines.go); they are looked at before they are used again
+// (wire.go). The format is http1's, which refuses what could be read in two ways.
 //
 // HTTP/2 is net/http's (try.go, transport.go). A server at an https:// address is
 // offered both, and asked by what it chose last.
@@ -28,16 +29,14 @@
 //     server gets a connection of its own (distrust.go).
 //   - Every phase has a limit: connecting, the TLS handshake, sending a body,
 //     waiting for the header, each read of the body.
-//   - Interim answers (1xx) reach the caller through the hook Got1xxResponse of
-//     [httptrace.ClientTrace] in the request's context, at most maxInterim. Of
-//     the other hooks, over HTTP/1.1 only GotConn and GotFirstResponseByte are called.
+//   - Of interim answers (1xx) there are at most maxInterim.
 //   - The request's target goes out byte for byte as it came in (address.go).
 //   - A request whose context ends is given up at most 2*brief later.
 //
 // Upgrade (upgrade.go) is for callers that want the connection itself, such as
-// the proxy for WebSockets. The server is chosen in the same way, but the
-// connection is a new one (handshake.go), and a tunnel that waits for hours keeps
-// nothing besides it. RoundTrip can switch protocols, too; its body is then the connection.
+// the proxy for WebSockets. It is an exchange on a new connection, and a tunnel that waits
+// for hours keeps nothing besides that. Do can switch protocols, too; its body is then the
+// connection.
 //
 // # When a try fails
 //
@@ -82,7 +81,7 @@ import (
 	"millrace/internal/wire/lookup"
 )
 
-// Pool is the http.RoundTripper. It must be closed.
+// Pool is a [Doer], and an http.RoundTripper. It must be closed.
 type Pool struct {
 	options  Options // complete: no zero value means a default any more
 	servers  []*server
@@ -104,7 +103,7 @@ type Pool struct {
 
 	lookups atomic.Pointer[func()] // see OnLookupFailure
 
-	ctx     context.Context // of the probes, and of connections made for passages
+	ctx     context.Context // of the probes, and of connections made for loops
 	stop    context.CancelFunc
 	working sync.WaitGroup // both
 }
@@ -211,15 +210,10 @@ func (p *Pool) Continue(ctx context.Context, q *Request, x *Exchange, interim In
 		return p.repeat(k, up, place{}, p.try)
 	}
 	if k.what = x.what; x.step == waiting {
-		w := x.waiter
-		c, err := p.wait(ctx, w)
-		x.waiter, x.lost = nil, p.unmade(w)
-		if err != nil {
-			x.step = ended
+		if err := x.await(ctx); err != nil {
 			up.abandon()
 			return nil, err
 		}
-		x.place, x.server, x.step = c, c.server, placed
 	}
 	x.count()
 	if x.step != ended { // where it could not be sent
