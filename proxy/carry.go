@@ -47,7 +47,7 @@ func (h *Handler) PassEdited(q *lane.ForwardRequest, e Editor) lane.RoundTrip {
 }
 
 // send sends the request, or has it wait for a new connection. If it reports false,
-// nothing was sent; see [upstream.Passage.Send].
+// nothing was sent; see [upstream.Exchange.Send].
 func (p *passage) send(q *lane.ForwardRequest) bool {
 	return p.Send(&p.out.Request, q.Body, q.Out)
 }

@@ -13,7 +13,7 @@ import (
 // Trip is a request to the upstream that an event loop makes: for the proxy itself, and for
 // a job that makes the request and reads the answer, the cache, for example.
 type Trip struct {
-	upstream.Passage
+	upstream.Exchange
 	handler *Handler
 	method  string
 	answer  upstream.Answer
@@ -53,7 +53,7 @@ func (h *Handler) tries(q *message.Request) bool {
 // Begin takes a connection for the request q, of which out was made, into t, or has it wait
 // for a place or a connection (see Waits). It may be called only after Tries reported true.
 func (h *Handler) Begin(t *Trip, q *lane.ForwardRequest, out *upstream.Request) bool {
-	if !h.loops.Begin(&t.Passage, q.Loop, out, q.Waiting) {
+	if !h.loops.Begin(&t.Exchange, q.Loop, out, q.Waiting) {
 		return false
 	}
 	t.handler, t.method, t.began, t.beyond, t.answer.Status = h, out.Method, time.Now(), false, 0
@@ -61,7 +61,7 @@ func (h *Handler) Begin(t *Trip, q *lane.ForwardRequest, out *upstream.Request) 
 }
 
 // Ask sends out, which has no body; its text is written into room. If it reports false,
-// nothing was sent, see [upstream.Passage.Send]. If it waits for a new connection, Ask is
+// nothing was sent, see [upstream.Exchange.Send]. If it waits for a new connection, Ask is
 // called again when there is one.
 func (t *Trip) Ask(out *upstream.Request, room []byte) bool {
 	return t.Send(out, nil, room)
@@ -81,7 +81,7 @@ func (t *Trip) Answer(buf []byte) (*upstream.Answer, []byte, lane.Progress) {
 // read is Answer with fields that are in buf as well.
 func (t *Trip) read(buf []byte) (a *upstream.Answer, body []byte, progress lane.Progress) {
 	a = &t.answer
-	body, taken := t.Passage.Take(buf, t.method, a)
+	body, taken := t.Exchange.Take(buf, t.method, a)
 	switch {
 	case taken == upstream.Wait && (!t.handler.stream || a.Status == 0):
 		return nil, nil, lane.Incomplete
@@ -96,12 +96,12 @@ func (t *Trip) read(buf []byte) (a *upstream.Answer, body []byte, progress lane.
 // read.
 func (t *Trip) Hold() {
 	t.beyond = true
-	t.Passage.Hold()
+	t.Exchange.Hold()
 }
 
 // End releases the connection and the place after a whole answer.
 func (t *Trip) End() {
-	t.Passage.End()
+	t.Exchange.End()
 	if t.handler.odd.Load() != 0 {
 		t.handler.odd.Store(0)
 	}
@@ -114,5 +114,5 @@ func (t *Trip) Continue(ctx context.Context, out *upstream.Request, interim func
 	if t.beyond || time.Since(t.began) >= slow {
 		h.odd.Add(1)
 	}
-	return h.loops.Continue(ctx, out, &t.Passage, interim)
+	return h.loops.Continue(ctx, out, &t.Exchange, interim)
 }

@@ -102,7 +102,7 @@ func TestHashPath(t *testing.T) {
 	}
 }
 
-// bell is rung when a passage need not wait any more.
+// bell is rung when a request of a loop need not wait any more.
 type bell chan struct{}
 
 func (b bell) Ready() { close(b) }

@@ -149,13 +149,17 @@ func (x *Exchange) try(out *outgoing) error {
 	if out.later != 0 {
 		x.limit = 0 // until the body is sent
 	}
-	x.arm(now)
 	x.begin()
 	into := x.in.Space()
 	if out.later != 0 {
 		into = nil // the body comes first
 	}
+	x.arm(now)
 	a, err := w.ask(out.text, into)
+	for err != nil && a.sent == 0 && errors.Is(err, os.ErrDeadlineExceeded) && !x.isLate() && x.caller.Err() == nil {
+		x.arm(x.pool.now()) // this machine was too busy to send anything
+		a, err = w.ask(out.text, into)
+	}
 	if a.sent > 0 {
 		x.step = sent
 	}

@@ -82,9 +82,6 @@ type Exchange struct {
 	limit time.Duration // when the head, or this read of the body, is late; 0: never
 }
 
-// Passage is an Exchange.
-type Passage = Exchange
-
 // step is how far an exchange has come.
 type step uint8
 

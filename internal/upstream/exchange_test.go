@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -212,4 +213,56 @@ func TestCloseWhileReading(t *testing.T) {
 		synctest.Wait()
 		idle(t, p)
 	})
+}
+
+// paused is a connection on which the first call for a request comes late, as on a machine
+// that has no time for it.
+type paused struct {
+	*net.TCPConn
+	once *sync.Once
+}
+
+func (c paused) SyscallConn() (syscall.RawConn, error) {
+	raw, err := c.TCPConn.SyscallConn()
+	return pausedRaw{raw, c.once}, err
+}
+
+type pausedRaw struct {
+	syscall.RawConn
+	once *sync.Once
+}
+
+func (r pausedRaw) Read(f func(uintptr) bool) error {
+	r.once.Do(func() { time.Sleep(3 * brief) })
+	return r.RawConn.Read(f)
+}
+
+// TestBusyMachine: where this machine is late with a request, and not the server with its
+// answer, the request is sent nevertheless.
+func TestBusyMachine(t *testing.T) {
+	s, err := faulty.Start(faulty.Good("hello"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	once := new(sync.Once)
+	p, err := start(Options{To: []string{s.URL}, Retries: Retries{Attempts: 1}}, nil, func(ctx context.Context, network, address string) (net.Conn, error) {
+		nc, err := new(net.Dialer).DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return paused{nc.(*net.TCPConn), once}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	for range 2 {
+		if status, text, err := get(t, p); status != 200 || text != "hello" || err != nil {
+			t.Errorf("%d %q, %v", status, text, err)
+		}
+	}
+	if n := s.Connections(); n != 1 || s.Requests() != 2 {
+		t.Errorf("%d requests on %d connections", s.Requests(), n)
+	}
 }
