@@ -1,4 +1,4 @@
-// Package upstream makes requests to the servers behind this one: a [Pool] of one or
+// Package upstream makes requests to the servers behind this one. A [Pool] has one or
 // several of them, with connections that are kept, balancing, health, retries within a
 // budget, a circuit breaker and a bounded queue that keeps a slow server from being
 // overloaded. It has a [Request] and an [Answer] of its own; net/http's are made of them
