@@ -118,7 +118,7 @@ var thirdParty = map[string][]string{
 	"lab/subject":               {"golang.org/x/sys"},
 	"lab/experiment":            {"github.com/goccy/go-yaml"},
 	"lab/link":                  {"golang.org/x/sys"},
-	"lab/load":                  {"golang.org/x/sys"},
+	"lab/load":                  {"golang.org/x/sys", "github.com/goccy/go-yaml"}, // files of scenarios
 	"lab/load/client":           {"golang.org/x/net", "github.com/gobwas/ws", "github.com/quic-go/quic-go"},
 	"lab/record":                {"golang.org/x/sys"},
 	"lab/live":                  {"charm.land/bubbletea/v2", "charm.land/lipgloss/v2", "golang.org/x/term"},

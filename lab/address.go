@@ -9,8 +9,9 @@ import (
 	"millrace/lab/record"
 )
 
-// listening finds the processes that listen at a URL's address.
-func listening(raw string) ([]int, error) {
+// listening finds the processes that listen at a URL's address, or at the one that is
+// connected to instead.
+func listening(raw, connectTo string) ([]int, error) {
 	if strings.HasPrefix(raw, "unix:") {
 		return record.Listening(raw)
 	}
@@ -19,6 +20,11 @@ func listening(raw string) ([]int, error) {
 		return nil, fmt.Errorf("%q is not a URL: %w", raw, err)
 	}
 	host, port := u.Hostname(), u.Port()
+	if connectTo != "" {
+		if host, port, err = net.SplitHostPort(connectTo); err != nil {
+			return nil, fmt.Errorf("%q is not host:port: %w", connectTo, err)
+		}
+	}
 	if host == "localhost" {
 		host = "127.0.0.1"
 	}

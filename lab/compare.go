@@ -113,7 +113,7 @@ func (o CompareOptions) plan(res *record.Result) (trial.Plan, error) {
 	}
 	for i, a := range o.Arms {
 		names[i] = a.Name
-		p.Arms = append(p.Arms, a.arm(scheme))
+		p.Arms = append(p.Arms, a.arm(scheme, o.Load.ConnectTo))
 	}
 	cfg := o.Load
 	for _, a := range slices.Backward(o.Arms) {
@@ -134,9 +134,9 @@ func (o CompareOptions) plan(res *record.Result) (trial.Plan, error) {
 }
 
 // arm is how the trial starts it.
-func (a CompareArm) arm(scheme string) trial.Arm {
+func (a CompareArm) arm(scheme, connectTo string) trial.Arm {
 	if a.URL != "" {
-		pids, err := listening(a.URL)
+		pids, err := listening(a.URL, connectTo)
 		about := a.URL
 		if err != nil {
 			about += " (its costs are unknown: " + err.Error() + ")"

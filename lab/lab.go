@@ -53,11 +53,11 @@ func Load(ctx context.Context, o LoadOptions, watch record.Watch) (*record.Resul
 	if err := o.Check(); err != nil {
 		return res, err
 	}
-	target := openTarget(o, res)
+	target, pids := openTarget(o, res)
 	if target != nil {
 		defer func() { _ = target.Close() }() // only read from: nothing is lost
 	}
-	s := session{options: o, res: res, watch: watch, meter: gate.Meter{Target: target, Everybody: o.Arrival != load.Closed}}
+	s := session{options: o, res: res, watch: watch, meter: gate.Meter{Target: target, Everybody: true, Ours: pids}}
 	err := s.run(ctx)
 	res.Ended = time.Now()
 	if ctx.Err() != nil {
@@ -71,15 +71,16 @@ func Load(ctx context.Context, o LoadOptions, watch record.Watch) (*record.Resul
 // describe puts a load in words.
 func describe(c load.Config) string {
 	what := "closed loop"
-	switch c.Arrival {
-	case load.Constant, load.Poisson:
+	if c.Arrival != load.Closed {
 		what = fmt.Sprintf("open loop, %s arrivals, %g requests/s", c.Arrival, c.Rate)
-	case load.Ramp:
-		what = fmt.Sprintf("open loop, from %g to %g requests/s", c.Rate, c.RampTo)
-	case load.Closed:
+		for _, stage := range c.Stages {
+			what += fmt.Sprintf(", to %g in %v", stage.Rate, stage.Length)
+		}
 	}
 	paths := "one path"
-	if n := len(c.Paths); n > 1 {
+	if n := len(c.Steps); n > 0 {
+		paths = fmt.Sprintf("a scenario of %d requests", n)
+	} else if n := len(c.Paths); n > 1 {
 		paths = fmt.Sprintf("%d paths in turn", n)
 	}
 	protocol := c.Protocol
@@ -94,10 +95,10 @@ func describe(c load.Config) string {
 
 // openTarget finds the target's processes. Where it cannot, the result says so
 // and the load goes on without.
-func openTarget(o LoadOptions, res *record.Result) *record.Target {
+func openTarget(o LoadOptions, res *record.Result) (*record.Target, []int) {
 	pids, err := []int{o.PID}, error(nil)
 	if o.PID == 0 {
-		pids, err = listening(o.URL)
+		pids, err = listening(o.URL, o.ConnectTo)
 	}
 	var target *record.Target
 	if err == nil && o.Syscalls {
@@ -107,10 +108,10 @@ func openTarget(o LoadOptions, res *record.Result) *record.Target {
 	}
 	if err != nil {
 		res.Notes = append(res.Notes, "what the target costs is unknown: "+err.Error())
-		return nil
+		return nil, pids
 	}
 	res.Notes = append(res.Notes, target.Missing()...)
-	return target
+	return target, pids
 }
 
 // session is one Load while it lasts.
@@ -180,7 +181,7 @@ func (s *session) window(open bool) {
 // tick is what the view shows of the last quarter of a second.
 func (s *session) tick(k load.Tick, cfg load.Config) record.Event {
 	s.answered += k.Requests
-	s.failed += k.Errors
+	s.failed += k.Errors.Sum()
 	e := record.Event{
 		Time: time.Now(), Kind: record.EventTick,
 		Rate: k.Rate, P50: k.P50, P90: k.P90, P99: k.P99, Requests: s.answered, Errors: s.failed,
@@ -201,12 +202,13 @@ func (s *session) fill(cfg load.Config, got *load.Result) {
 	}}
 	s.res.Metrics = gate.Measured(s.res.Samples)
 	s.res.Tables = append(s.res.Tables, latencyTable(got, cfg), outcomeTable(got))
+	if len(got.Steps) > 0 {
+		s.res.Tables = append(s.res.Tables, stepsTable(got))
+	}
 	s.res.Charts = append(s.res.Charts, loadCharts(got)...)
 	s.res.Charts = append(s.res.Charts, targetCharts(s.readings, s.opened)...)
-	if len(got.Holes) > 0 {
-		s.res.Answer = holesAnswer(got)
-	}
-	slot := gate.FromLoad("target", "load", 0, cfg, got, s.meter.Steal())
+	s.res.Answer = answer(cfg, got)
+	slot := gate.FromLoad("target", "load", 0, cfg, got, s.meter.Steal(), s.meter.Others())
 	slot.Takers = s.meter.Takers()
-	s.res.Gates = gate.Check([]gate.Slot{slot}, gate.Limits{})
+	s.res.Gates = gate.Check([]gate.Slot{slot}, gate.Limits{Lone: true})
 }

@@ -164,12 +164,12 @@ func TestListening(t *testing.T) {
 	defer l.Close()
 	s := testServer(t, "")
 	for _, url := range []string{s.URL, strings.Replace(s.URL, "127.0.0.1", "localhost", 1) + "/path", "unix:" + l.Addr().String()} {
-		if pids, err := listening(url); err != nil || len(pids) == 0 {
+		if pids, err := listening(url, ""); err != nil || len(pids) == 0 {
 			t.Errorf("%s: %v, %v", url, pids, err)
 		}
 	}
 	for _, url := range []string{"http://192.0.2.1/", "http://example.org:80/", "http://[::1", "unix:/nowhere"} {
-		if pids, err := listening(url); err == nil {
+		if pids, err := listening(url, ""); err == nil {
 			t.Errorf("%s: %v", url, pids)
 		}
 	}

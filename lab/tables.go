@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"millrace/lab/load"
@@ -51,6 +52,62 @@ func latencyTable(got *load.Result, cfg load.Config) record.Table {
 	return t
 }
 
+// answer is what a reader must know before any figure: that requests failed, were
+// never sent, or were not asked for while the target stalled. Empty: nothing of that.
+func answer(cfg load.Config, got *load.Result) string {
+	var said []string
+	if cfg.Arrival != load.Closed {
+		said = append(said, missedAnswer(cfg, got))
+	}
+	said = append(said, failedAnswer(got))
+	if len(got.Holes) > 0 {
+		said = append(said, holesAnswer(got))
+	}
+	return strings.Join(slices.DeleteFunc(said, func(s string) bool { return s == "" }), ". ")
+}
+
+// missing is the share of an open loop's requests from which its rate counts as missed.
+const missing = 0.01
+
+// missedAnswer says that an open loop did not send what was due; empty: it did.
+func missedAnswer(cfg load.Config, got *load.Result) string {
+	_, ended := got.Failed()
+	due := float64(ended + got.Unanswered + got.Dropped)
+	if share := float64(got.Dropped) / due; share > missing {
+		return fmt.Sprintf("Asked %s/s, got %s/s; %.0f %% were never sent, since all %d connections were waiting for answers",
+			thousands(due/got.Took.Seconds()), thousands(float64(got.Requests)/got.Took.Seconds()), 100*share, cfg.Connections*max(1, cfg.Streams))
+	}
+	return ""
+}
+
+// failedAnswer says how many requests failed; empty: hardly any.
+func failedAnswer(got *load.Result) string {
+	failed, all := got.Failed()
+	lost := all - got.Requests
+	if all == 0 || float64(failed)/float64(all) < 0.001 {
+		return ""
+	}
+	text := fmt.Sprintf("%.3g %% of %s requests failed", 100*float64(failed)/float64(all), thousands(float64(all)))
+	for _, kind := range []struct {
+		n    uint64
+		name string
+	}{{got.Non2xx, "had a status other than 2xx"}, {got.Errors.Unexpected, "were not answered as expected"}, {lost, "were not answered"}} {
+		if kind.n == failed {
+			return text + ": they " + kind.name
+		}
+	}
+	return text
+}
+
+// thousands writes a count with commas.
+func thousands(n float64) string {
+	s := strconv.FormatFloat(math.Round(n), 'f', 0, 64)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
 // holesAnswer says what a closed loop hides, and how to see it.
 func holesAnswer(got *load.Result) string {
 	all, longest := got.Silent()
@@ -83,6 +140,19 @@ func round(d time.Duration) time.Duration {
 	return d.Round(unit)
 }
 
+// An errorKind is how many errors of one kind there were.
+type errorKind struct {
+	name string
+	n    uint64
+}
+
+func errorKinds(e *load.Errors) []errorKind {
+	return []errorKind{
+		{"connection failed", e.Connect}, {"closed in mid-answer", e.Closed}, {"timed out", e.Timeout},
+		{"not HTTP", e.Protocol}, {"not as expected", e.Unexpected},
+	}
+}
+
 // outcomeTable is what became of the requests.
 func outcomeTable(got *load.Result) record.Table {
 	t := record.Table{Title: "Requests", Columns: []string{"", "count"}}
@@ -91,24 +161,38 @@ func outcomeTable(got *load.Result) record.Table {
 	for _, code := range slices.Sorted(maps.Keys(got.Status)) {
 		add(fmt.Sprintf("%d %s", code, http.StatusText(code)), got.Status[code])
 	}
-	for _, e := range []struct {
-		name string
-		n    uint64
-	}{
-		{"connection failed", got.Errors.Connect},
-		{"closed in mid-answer", got.Errors.Closed},
-		{"timed out", got.Errors.Timeout},
-		{"not HTTP", got.Errors.Protocol},
-		{"answer changed", got.Errors.Changed},
-		{"sent late", got.Late},
-		{"due and never sent", got.Dropped},
-	} {
+	for _, e := range append(errorKinds(&got.Errors), errorKind{"sent late", got.Late}, errorKind{"due and never sent", got.Dropped}) {
 		if e.n > 0 {
 			add(e.name, e.n)
 		}
 	}
 	if got.Errors.First != "" {
 		t.About = "The first error: " + got.Errors.First
+	}
+	if got.InFlight > 0 {
+		t.Rows = append(t.Rows, []string{"in flight, on average", strconv.FormatFloat(got.InFlight, 'f', 1, 64)})
+	}
+	if n := got.Connect.Count(); n > 0 {
+		add("connections opened, before and in the window", n)
+	}
+	if got.Varied > 0 {
+		add("with another length or status than the first", got.Varied)
+	}
+	return t
+}
+
+// stepsTable is how the steps of a scenario did.
+func stepsTable(got *load.Result) record.Table {
+	t := record.Table{
+		Title: "Steps", About: "Latency is of right answers, from the write of a request to the end of its answer.",
+		Columns: []string{"request", "answered", "not as expected", "50 %", "99 %", "max"},
+	}
+	for i := range got.Steps {
+		s := &got.Steps[i]
+		t.Rows = append(t.Rows, []string{
+			s.Name, strconv.FormatUint(s.Requests, 10), strconv.FormatUint(s.Failed, 10),
+			round(s.Latency.Quantile(0.5)).String(), round(s.Latency.Quantile(0.99)).String(), round(s.Latency.Max()).String(),
+		})
 	}
 	return t
 }
@@ -120,7 +204,7 @@ const shortest = recordEvery / 2
 func loadCharts(got *load.Result) []record.Chart {
 	seconds := record.Axis{Name: "time", Unit: "s"}
 	rate := record.Series{Name: "answered"}
-	failed := record.Series{Name: "errors"}
+	failed := make([]record.Series, len(errorKinds(&got.Errors)))
 	p50, p90, p99 := record.Series{Name: "50 %"}, record.Series{Name: "90 %"}, record.Series{Name: "99 %"}
 	for _, k := range got.Ticks {
 		if k.Length < shortest {
@@ -128,7 +212,10 @@ func loadCharts(got *load.Result) []record.Chart {
 		}
 		at := k.At.Seconds()
 		rate.Points = append(rate.Points, [2]float64{at, k.Rate})
-		failed.Points = append(failed.Points, [2]float64{at, float64(k.Errors) / k.Length.Seconds()})
+		for i, e := range errorKinds(&k.Errors) {
+			failed[i].Name = e.name
+			failed[i].Points = append(failed[i].Points, [2]float64{at, float64(e.n) / k.Length.Seconds()})
+		}
 		if k.Requests == 0 {
 			continue
 		}
@@ -147,15 +234,21 @@ func loadCharts(got *load.Result) []record.Chart {
 	}
 	slices.Reverse(line.Points)
 	distribution.Series = []record.Series{line}
-	rates := []record.Series{rate}
-	if got.Errors.Sum() > 0 {
-		rates = append(rates, failed)
+	var errors []record.Series // of the kinds that there were
+	for i, e := range errorKinds(&got.Errors) {
+		if e.n > 0 && len(failed[i].Points) > 0 {
+			errors = append(errors, failed[i])
+		}
 	}
-	return []record.Chart{
-		{Title: "Requests per second", X: seconds, Y: record.Axis{Name: "rate", Unit: "1/s"}, Series: rates},
+	charts := []record.Chart{
+		{Title: "Requests per second", X: seconds, Y: record.Axis{Name: "rate", Unit: "1/s"}, Series: []record.Series{rate}},
 		{Title: "Latency over time", X: seconds, Y: record.Axis{Name: "latency", Unit: "ns", Log: true}, Series: []record.Series{p50, p90, p99}},
 		distribution,
 	}
+	if len(errors) > 0 {
+		charts = append(charts, record.Chart{Title: "Errors per second", X: seconds, Y: record.Axis{Name: "rate", Unit: "1/s"}, Series: errors})
+	}
+	return charts
 }
 
 // targetCharts are what the target used over time, before the window (negative

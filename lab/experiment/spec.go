@@ -268,7 +268,7 @@ func spread(texts []string, list any) ([]string, error) {
 // load is a workload's load.
 func (w Workload) load() load.Config {
 	c := load.Config{
-		Header: w.header(), Unique: w.Unique, Protocol: w.Protocol, Connections: w.Connections, Streams: w.Streams, Threads: w.Threads,
+		Header: w.header(), Unique: w.Unique, Alike: true, Protocol: w.Protocol, Connections: w.Connections, Streams: w.Streams, Threads: w.Threads,
 		Sources: w.Sources, Requests: w.Requests, Timeout: w.Timeout, Insecure: true, // certificates are made for the run
 	}
 	if runtime.NumCPU() <= w.Threads {
@@ -276,7 +276,8 @@ func (w Workload) load() load.Config {
 	}
 	c.Paths = w.paths()
 	if w.Body > 0 {
-		c.Body = []byte(strings.Repeat("x", w.Body))
+		body := strings.Repeat("x", w.Body)
+		c.Request.Body = &body
 	}
 	if w.Message > 0 {
 		c.Message = []byte(strings.Repeat("x", w.Message))

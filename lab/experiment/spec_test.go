@@ -62,7 +62,7 @@ func TestParse(t *testing.T) {
 		t.Errorf("%+v", w)
 	}
 	c := s.Workloads[4].load()
-	if len(c.Paths) != len(site.Small()) || c.Header.Get("X-Y") != "z" || c.Header.Get("Sec-Fetch-Mode") == "" || string(c.Body) != "xxx" || c.Connections != 7 {
+	if len(c.Paths) != len(site.Small()) || c.Header.Get("X-Y") != "z" || c.Header.Get("Sec-Fetch-Mode") == "" || c.Request.Body == nil || *c.Request.Body != "xxx" || c.Connections != 7 {
 		t.Errorf("%+v", c)
 	}
 	s = parsed(t, record.Quick)

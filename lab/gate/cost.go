@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"millrace/lab/load"
 	"millrace/lab/record"
@@ -28,11 +29,16 @@ func Metrics() []record.Metric {
 		{Key: "cpu_ns_per_mb", Name: "CPU time per megabyte", Unit: "ns", About: "of bodies, 10⁶ bytes"},
 		{Key: "latency_mean_ns", Name: "mean latency", Unit: "ns"},
 		{Key: "latency_p50_ns", Name: "median latency", Unit: "ns"},
+		{Key: "latency_p75_ns", Name: "75th percentile of latency", Unit: "ns"},
 		{Key: "latency_p90_ns", Name: "90th percentile of latency", Unit: "ns"},
+		{Key: "latency_p95_ns", Name: "95th percentile of latency", Unit: "ns"},
 		{Key: "latency_p99_ns", Name: "99th percentile of latency", Unit: "ns"},
+		{Key: "latency_p99.9_ns", Name: "99.9th percentile of latency", Unit: "ns"},
+		{Key: "latency_p99.99_ns", Name: "99.99th percentile of latency", Unit: "ns"},
 		{Key: "latency_max_ns", Name: "longest latency", Unit: "ns"},
 		{Key: "bytes_per_answer", Name: "bytes per answer", Unit: "bytes", About: "head and body"},
-		{Key: "errors", Name: "requests without an answer"},
+		{Key: "errors", Name: "requests without a right answer"},
+		{Key: "failed", Name: "share of requests that failed", About: "not answered, not as expected, or with another status than 2xx"},
 		{Key: "syscalls", Name: "system calls per request"},
 		{Key: "sendfile_calls", Name: "sendfile calls per request"},
 		{Key: "switches", Name: "context switches per request"},
@@ -45,8 +51,10 @@ func Metrics() []record.Metric {
 // and closes: its Window is for load.Config. It serves one window.
 type Meter struct {
 	Target *record.Target // nil: its costs are unknown
-	// Everybody has the CPU time of all processes read, too, for [Meter.Takers].
+	// Everybody has the CPU time of all processes read, too, for [Meter.Takers] and
+	// [Meter.Others]; Ours are those that belong to the measurement beside this one.
 	Everybody bool
+	Ours      []int
 
 	everybody     [2]map[int]record.Usage
 	before, after record.Reading
@@ -89,6 +97,20 @@ func (m *Meter) Steal() float64 {
 		return -1
 	}
 	return float64(m.machine[1].Steal-m.machine[0].Steal) / float64(total)
+}
+
+// Others is the share of CPU time that programs had which do not belong to the
+// measurement; negative when that is not known.
+func (m *Meter) Others() float64 {
+	total := m.machine[1].Total - m.machine[0].Total
+	if m.everybody[0] == nil || m.everybody[1] == nil || !m.machineRead || total <= 0 {
+		return -1
+	}
+	var used time.Duration
+	for _, u := range record.Strangers(m.everybody[0], m.everybody[1], append(m.Ours, os.Getpid())...) {
+		used += u.CPU
+	}
+	return float64(used) / float64(total)
 }
 
 // maxTakers is how many programs Takers names.
@@ -137,6 +159,9 @@ func (m *Meter) Takers() string {
 // Values are the window's figures by metric. What was not seen is not there.
 func (m *Meter) Values(got *load.Result) map[string]float64 {
 	v := map[string]float64{"errors": float64(got.Errors.Sum())}
+	if failed, all := got.Failed(); all > 0 {
+		v["failed"] = float64(failed) / float64(all)
+	}
 	if got.Requests == 0 {
 		return v
 	}
@@ -144,8 +169,8 @@ func (m *Meter) Values(got *load.Result) map[string]float64 {
 	v["requests_per_second"] = n / seconds
 	v["bytes_per_second"] = float64(got.Body) / seconds
 	v["latency_mean_ns"] = float64(got.Latency.Mean())
-	for key, q := range map[string]float64{"latency_p50_ns": 0.5, "latency_p90_ns": 0.9, "latency_p99_ns": 0.99} {
-		v[key] = float64(got.Latency.Quantile(q))
+	for _, q := range []float64{50, 75, 90, 95, 99, 99.9, 99.99} {
+		v[fmt.Sprintf("latency_p%g_ns", q)] = float64(got.Latency.Quantile(q / 100))
 	}
 	v["latency_max_ns"] = float64(got.Latency.Max())
 	if got.Bytes > 0 {

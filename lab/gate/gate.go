@@ -24,6 +24,7 @@ const (
 	nameGenerator = "generator not the bottleneck"
 	nameLate      = "sends on time"
 	nameSteal     = "undisturbed by the hypervisor"
+	nameOthers    = "undisturbed by other programs"
 	nameSame      = "equal answers"
 	namePlacebo   = "placebo without effect"
 )
@@ -36,8 +37,8 @@ type Slot struct {
 	Task          bool    // it was not a load: nothing is known of a generator
 
 	Requests   uint64 // answered
-	Non2xx     uint64 // of them, those with a status outside 200…299 (and not the 101 of a WebSocket)
-	Changed    uint64 // of them, those with another status or length than their path's first answer
+	Non2xx     uint64 // of them, those with a status outside 200…299 that nobody expected
+	Unexpected uint64 // of them, those that were not what was expected
 	Errors     uint64 // not answered: refused, closed, timed out, unintelligible
 	FirstError string // in words
 
@@ -45,6 +46,7 @@ type Slot struct {
 	MeanLatency time.Duration // closed loop: from the write; open loop: the service time, from the write too
 	Connections int           // requests that may be in flight at once: connections × streams
 	InFlight    float64       // requests under way, on average; 0: unknown
+	Rest        float64       // those of them, on average, that Rate and MeanLatency do not say: lost, not as expected, or at the edges of the window
 
 	OpenLoop bool
 	Sent     uint64 // requests
@@ -55,30 +57,26 @@ type Slot struct {
 	GeneratorCPU float64 // share of one core, mean over its threads; negative: unknown
 	Threads      int     // of the generator
 	Steal        float64 // share of all CPU time; negative: unknown
+	Others       float64 // what programs had that do not belong to the measurement, likewise
 }
 
 // FromLoad makes the slot of one load. steal is the share of all CPU time that the
-// hypervisor took in the window, negative where unknown. cfg is what load.Run was
-// given.
-func FromLoad(arm, workload string, block int, cfg load.Config, res *load.Result, steal float64) Slot {
+// hypervisor took in the window, others that of other programs, negative where
+// unknown. cfg is what load.Run was given.
+func FromLoad(arm, workload string, block int, cfg load.Config, res *load.Result, steal, others float64) Slot {
 	s := Slot{
 		Arm: arm, Workload: workload, Block: block, Seconds: res.Took.Seconds(),
-		Requests: res.Requests, Changed: res.Errors.Changed, FirstError: res.Errors.First,
-		Errors:      res.Errors.Sum() - res.Errors.Changed,
+		Requests: res.Requests, Unexpected: res.Errors.Unexpected, FirstError: res.Errors.First,
+		Errors:      res.Errors.Sum() - res.Errors.Unexpected,
 		MeanLatency: res.Service.Mean(),
 		Connections: connections(cfg) * max(cfg.Streams, 1),
-		InFlight:    res.InFlight,
-		OpenLoop:    cfg.Arrival != load.Closed, Late: res.Late, Dropped: res.Dropped,
-		Threads: threads(cfg, res.Path), Steal: steal, GeneratorCPU: -1,
-	}
-	for status, n := range res.Status {
-		if (status < 200 || status > 299) && status != 101 {
-			s.Non2xx += n
-		}
+		InFlight:    res.InFlight, Non2xx: res.Non2xx,
+		OpenLoop: cfg.Arrival != load.Closed, Late: res.Late, Dropped: res.Dropped,
+		Threads: threads(cfg, res.Path), Steal: steal, Others: others, GeneratorCPU: -1,
 	}
 	s.Sent = s.Requests + s.Errors - res.Errors.Connect + res.Unanswered
 	if s.Seconds > 0 {
-		s.Rate = float64(res.Service.Count()) / s.Seconds
+		s.Rate, s.Rest = float64(res.Service.Count())/s.Seconds, res.Rest.Seconds()/s.Seconds
 		if res.CPU > 0 {
 			s.GeneratorCPU = res.CPU.Seconds() / s.Seconds / float64(s.Threads)
 		}
@@ -88,22 +86,29 @@ func FromLoad(arm, workload string, block int, cfg load.Config, res *load.Result
 
 // Limits are how far things may go. Fields that are zero have the defaults named.
 type Limits struct {
-	// Failures is the share of requests without a 2xx answer, and that of answers
-	// unlike their path's first. Default 0.001. Raise it where the target is meant
+	// Failures is the share of requests without a 2xx answer, or with one that is not as
+	// expected. Default 0.001. Raise it where the target is meant
 	// to fail.
 	Failures float64
 	// FailuresOn replaces Failures for the workloads named.
 	FailuresOn map[string]float64
-	// Little is how far rate × mean latency may be from the requests in flight,
-	// as a share, beyond what the edges of the window explain. Default 0.1.
+	// Lone is for one target alone: requests that fail are then a finding about it, and
+	// void nothing as long as there are others.
+	Lone bool
+	// Little is how far rate × mean latency and the rest may be from the requests in
+	// flight, as a share. Default 0.02.
 	Little float64
 	// Generator is the share of a core from which its thread counts as never
 	// having waited for the target. Default 0.95: a thread that shares its core
 	// with a busy target, or waits for one, stays below.
 	Generator float64
 	// Late is the share of an open loop's sends that may be late. Default 0.01:
-	// beyond, the 99th percentile is the generator's.
+	// beyond, the 99th percentile is the generator's, which makes figures doubtful;
+	// beyond a half, so is the median, and they are void.
 	Late float64
+	// Others is the share of CPU time that programs which do not belong to the
+	// measurement may have. Default 0.05; beyond, figures are doubtful.
+	Others float64
 	// Steal is the share of CPU time that the hypervisor may take. Default 0.05.
 	// What it takes beyond, up to VoidSteal, makes figures doubtful and not void,
 	// as long as it took as much from every arm of a workload, within Steal:
@@ -115,7 +120,7 @@ func (l Limits) filled() Limits {
 	for _, f := range []struct {
 		limit   *float64
 		missing float64
-	}{{&l.Failures, 0.001}, {&l.Little, 0.1}, {&l.Generator, 0.95}, {&l.Late, 0.01}, {&l.Steal, DefaultSteal}, {&l.VoidSteal, 0.25}} {
+	}{{&l.Failures, 0.001}, {&l.Little, 0.02}, {&l.Generator, 0.95}, {&l.Late, 0.01}, {&l.Others, DefaultOthers}, {&l.Steal, DefaultSteal}, {&l.VoidSteal, 0.25}} {
 		if !(*f.limit > 0) {
 			*f.limit = f.missing
 		}
@@ -135,7 +140,7 @@ func (l Limits) failures(workload string) float64 {
 const maxNamed = 5
 
 // Check asks the gates that look at slots: errors, Little's law, generator, late
-// sends and steal, in that order. Without slots all are unknown.
+// sends, steal and other programs, in that order. Without slots all are unknown.
 func Check(slots []Slot, limits Limits) []record.Gate {
 	limits = limits.filled()
 	var groups [][]Slot
@@ -150,11 +155,11 @@ func Check(slots []Slot, limits Limits) []record.Gate {
 		}
 		groups[i] = append(groups[i], s)
 	}
-	gates := make([]record.Gate, 0, 5)
+	gates := make([]record.Gate, 0, 6)
 	for _, g := range gauges(limits) {
 		judged := g.judge(groups)
-		if g.name == nameSteal && judged.Status == record.Failed {
-			judged = limits.milder(judged, groups)
+		if judged.Status == record.Failed {
+			judged = limits.milder(g, judged, groups)
 		}
 		gates = append(gates, judged)
 	}

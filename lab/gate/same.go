@@ -94,6 +94,9 @@ func Same(answers Answers, differ map[string]string) record.Gate {
 	if shown := c.showHeaders(); shown != "" {
 		detail = append(detail, "headers that may differ, and do: "+shown)
 	}
+	if len(c.varying) > 0 {
+		detail = append(detail, "not compared, since they are others each time: the bodies of "+list(c.varying, ", "))
+	}
 	if len(c.bytes) > 0 {
 		detail = append(detail, "bytes an answer: "+list(c.bytes, "; "))
 	}
@@ -120,6 +123,7 @@ type comparison struct {
 	missing   []string
 	shown     map[string]map[string]bool // by free header: arms without it; "" where values differ
 	bytes     []string
+	varying   []string // paths whose bodies are others each time
 }
 
 // workload compares the arms that have answers on it. With a single arm there is
@@ -188,23 +192,32 @@ func (c *comparison) path(path, workload string, arms []string, given map[string
 	if !property("status", func(a load.Answer) string { return fmt.Sprint(a.Status) }) {
 		return // other bodies and headers only follow from that
 	}
-	property("body of", func(a load.Answer) string { return fmt.Sprintf("%d bytes, hash %016x,", a.Length, a.Hash) })
+	varies := slices.ContainsFunc(present, func(arm string) bool { return given[arm].Varies })
+	if varies {
+		c.varying = append(c.varying, where)
+	} else {
+		property("body of", func(a load.Answer) string { return fmt.Sprintf("%d bytes, hash %016x,", a.Length, a.Hash) })
+	}
 	property("Content-Encoding", func(a load.Answer) string { return lower(a.Head.Get("Content-Encoding"), "identity") })
 	property("Content-Type", func(a load.Answer) string { t, _ := contentType(a.Head); return t })
 	if _, same := split(present, func(arm string) string { _, whole := contentType(given[arm].Head); return whole }); !same {
 		c.show("Content-Type (its parameters, or another name of one type)", "")
 	}
 	for _, name := range headersOf(present, given) {
-		c.header(name, present, given, property)
+		c.header(name, present, given, varies, property)
 	}
 }
 
-// header compares one header that is not the body's own.
-func (c *comparison) header(name string, arms []string, given map[string]load.Answer, property func(string, func(load.Answer) string) bool) {
+// header compares one header that is not the body's own: of answers that vary, whether
+// it is there.
+func (c *comparison) header(name string, arms []string, given map[string]load.Answer, varies bool, property func(string, func(load.Answer) string) bool) {
 	value := func(a load.Answer) string {
 		values, ok := a.Head[name]
 		if !ok {
 			return "none"
+		}
+		if varies {
+			return "some value"
 		}
 		return fmt.Sprintf("%.60q", strings.Join(values, ", "))
 	}

@@ -48,6 +48,8 @@ func TestSame(t *testing.T) {
 		{"equal", one(page), "", record.Passed, "2 answers compared. bytes an answer: w: 700 from all"},
 		{"status", one(changed(page, func(a *load.Answer) { a.Status = 404 })), "", record.Failed, "/ (w): status 200 from a, 404 from b"},
 		{"length", one(changed(page, func(a *load.Answer) { a.Length = 502 })), "", record.Failed, "501 bytes, hash 000000000000002a, from a, 502 bytes"},
+		{"bodies that vary", one(changed(answer("/", "Set-Cookie: a=b"), func(a *load.Answer) { a.Hash, a.Varies = 43, true })), "", record.Failed, "Set-Cookie none from a, some value from b"},
+		{"bodies and headers that vary", two([]load.Answer{answer("/", "Set-Cookie: a=c")}, []load.Answer{changed(answer("/", "Set-Cookie: a=b"), func(a *load.Answer) { a.Hash, a.Varies = 43, true })}), "", record.Passed, "not compared, since they are others each time: the bodies of / (w)"},
 		{"hash", one(changed(page, func(a *load.Answer) { a.Hash = 43 })), "", record.Failed, "hash 000000000000002b, from b"},
 		{"encoding", one(answer("/", "Content-Encoding: gzip")), "", record.Failed, "Content-Encoding identity from a, gzip from b"},
 		{"encoding in capitals", one(answer("/", "Content-Encoding: Identity")), "", record.Passed, ""},

@@ -15,9 +15,6 @@ const (
 	// nothing.
 	defaultConnections = 50
 	perThread          = 10_000
-	// fewAnswers is how many answers per request in flight Little's law takes:
-	// with fewer, the edges of the window explain more than a quarter.
-	fewAnswers = 4
 )
 
 func connections(cfg load.Config) int {
@@ -43,7 +40,7 @@ func threads(cfg load.Config, path string) int {
 // gauges are the gates over slots, in their order.
 func gauges(limits Limits) []gauge {
 	fixed := func(limit float64) func(string) float64 { return func(string) float64 { return limit } }
-	failures := "at most " + percent(limits.Failures) + " of requests without a 2xx answer, or unlike their path's first"
+	failures := "at most " + percent(limits.Failures) + " of requests without a 2xx answer, or with one that is not as expected"
 	if len(limits.FailuresOn) > 0 {
 		failures += ", but for workloads that are meant to fail"
 	}
@@ -54,9 +51,9 @@ func gauges(limits Limits) []gauge {
 		},
 		{
 			name:  nameLittle,
-			limit: "rate × mean latency within " + percent(limits.Little) + " of the requests in flight, and one request for each at the edges of the window",
+			limit: "rate × mean latency within " + percent(limits.Little) + " of the requests in flight",
 			most:  fixed(limits.Little), measure: offLittle, detail: littleDetail,
-			blind: fmt.Sprintf("fewer than %d answers for each request in flight", fewAnswers),
+			blind: "nobody counted the requests in flight",
 			idle:  "nothing was put under load",
 		},
 		{
@@ -76,15 +73,20 @@ func gauges(limits Limits) []gauge {
 			most: fixed(limits.Steal), measure: stealShare, detail: stolenDetail,
 			blind: "the steal time of this machine cannot be read",
 		},
+		{
+			name: nameOthers, limit: "at most " + percent(limits.Others) + " of CPU time for programs beside the measurement",
+			most: fixed(limits.Others), measure: othersShare, detail: othersDetail,
+			blind: "what other programs use cannot be read",
+		},
 	}
 }
 
 // total is what several slots sum up to.
 type total struct {
-	seconds                          float64
-	requests, non2xx, changed, error uint64
-	sent, late, dropped              uint64
-	first                            string
+	seconds                             float64
+	requests, non2xx, unexpected, error uint64
+	sent, late, dropped                 uint64
+	first                               string
 }
 
 func sum(slots []Slot) (t total) {
@@ -92,7 +94,7 @@ func sum(slots []Slot) (t total) {
 		t.seconds += s.Seconds
 		t.requests += s.Requests
 		t.non2xx += s.Non2xx
-		t.changed += s.Changed
+		t.unexpected += s.Unexpected
 		t.error += s.Errors
 		t.sent += s.Sent
 		t.late += s.Late
@@ -102,15 +104,14 @@ func sum(slots []Slot) (t total) {
 	return t
 }
 
-// failedShare is the share of requests that failed. A changed answer is mostly
-// one with another status, so it counts once: the larger of both. A target that
-// answered nothing failed altogether.
+// failedShare is the share of requests that failed. A target that answered nothing
+// failed altogether.
 func failedShare(slots []Slot) (float64, coverage) {
 	t := sum(slots)
 	if t.requests == 0 {
 		return 1, looked
 	}
-	return float64(max(t.non2xx, t.changed)+t.error) / float64(t.requests+t.error), looked
+	return float64(t.non2xx+t.unexpected+t.error) / float64(t.requests+t.error), looked
 }
 
 func failedDetail(slots []Slot) string {
@@ -122,8 +123,8 @@ func failedDetail(slots []Slot) string {
 	if share == 0 {
 		return fmt.Sprintf("none of %d requests failed", t.requests)
 	}
-	return withFirst(fmt.Sprintf("%s of %d requests: %d not 2xx, %d unlike the first, %d not answered",
-		percent(share), t.requests+t.error, t.non2xx, t.changed, t.error), t.first)
+	return withFirst(fmt.Sprintf("%s of %d requests: %d not 2xx, %d not as expected, %d not answered",
+		percent(share), t.requests+t.error, t.non2xx, t.unexpected, t.error), t.first)
 }
 
 func withFirst(text, first string) string {
@@ -134,59 +135,47 @@ func withFirst(text, first string) string {
 }
 
 // flying is what Little's law (Little, "A Proof for the Queuing Formula L = λW",
-// Operations Research 9, 1961) compares: the requests in flight that rate and
-// latency make, and those that there were, both on average over the slots. A
-// closed loop has one on each connection all the time; where less comes out, the
-// generator was slow to ask again, connections were broken, or some answers never
-// came. An open loop counts them.
-func flying(slots []Slot) (made, were float64) {
+// Operations Research 9, 1961) compares: the requests in flight that rate and latency
+// make together with the rest, and those that were counted, both on average over the
+// slots. The law holds for any server and any loop, also where connections are opened
+// anew, so that fewer requests are in flight than there are connections. Where it does
+// not, the clock, the count or the latency is wrong.
+func flying(slots []Slot) (made, rest, were float64) {
 	seconds := 0.0
 	for _, s := range slots {
 		seconds += s.Seconds
 		made += s.Rate * s.MeanLatency.Seconds() * s.Seconds
-		if s.OpenLoop {
-			were += s.InFlight * s.Seconds
-		} else {
-			were += float64(s.Connections) * s.Seconds
-		}
+		rest += s.Rest * s.Seconds
+		were += s.InFlight * s.Seconds
 	}
-	return made / seconds, were / seconds
+	return made / seconds, rest / seconds, were / seconds
 }
 
-// offLittle is how far both are apart, beyond what the window's edges explain: a
-// request that was on its way when the window opened is counted whole, one that is
-// when it closes not at all. Those are as many as are in flight, so they move the
-// product by up to one mean latency each: in a window with N answers for each
-// request in flight by 1/N.
+// offLittle is how far both are apart.
 func offLittle(slots []Slot) (float64, coverage) {
 	if slots[0].Task {
 		return 0, idle
 	}
-	made, were := flying(slots)
-	answers, places := 0.0, 0.0
-	for _, s := range slots {
-		answers += s.Rate * s.Seconds
-		places += were
-	}
-	if !(were > 0) || answers < fewAnswers*places {
+	made, rest, were := flying(slots)
+	if !(were > 0) {
 		return 0, blind
 	}
-	return math.Abs(made/were-1) - places/answers, looked
+	return math.Abs((made+rest)/were - 1), looked
 }
 
 func littleDetail(slots []Slot) string {
-	made, were := flying(slots)
-	kind := "connections"
-	if slots[0].OpenLoop {
-		kind = "in flight"
-	}
+	made, rest, were := flying(slots)
 	rate, latency := 0.0, 0.0
 	for _, s := range slots {
 		rate += s.Rate / float64(len(slots))
 		latency += s.Rate * s.MeanLatency.Seconds() / float64(len(slots))
 	}
 	mean := time.Duration(latency / rate * 1e9).Round(100 * time.Nanosecond)
-	return fmt.Sprintf("%.0f/s × %v = %.4g, against %.4g %s (%+.1f %%)", rate, mean, made, were, kind, 100*(made/were-1))
+	others := ""
+	if math.Abs(rest) >= 0.001*were {
+		others = fmt.Sprintf(", %+.3g of requests that were lost, not as expected, or at the edges of the window", rest)
+	}
+	return fmt.Sprintf("%.0f/s × %v = %.4g%s, against %.4g in flight (%+.1f %%)", rate, mean, made, others, were, 100*((made+rest)/were-1))
 }
 
 // generatorShare is how busy the generator's threads were. That the target's core
@@ -213,6 +202,19 @@ func stealShare(slots []Slot) (float64, coverage) {
 func stolenDetail(slots []Slot) string {
 	share, _ := stealShare(slots)
 	return percent(share) + " stolen"
+}
+
+func othersShare(slots []Slot) (float64, coverage) {
+	return weighted(slots, func(s Slot) float64 { return s.Others })
+}
+
+func othersDetail(slots []Slot) string {
+	share, _ := othersShare(slots)
+	text := percent(share) + " used by other programs"
+	if slots[0].Takers != "" && share > DefaultOthers {
+		text += "; " + slots[0].Takers
+	}
+	return text
 }
 
 // weighted is the mean of a share over the slots, by their length. A slot in

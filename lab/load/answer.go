@@ -55,10 +55,14 @@ type answer struct {
 	bytes   int64 // bytes of all so far
 	kept    []byte
 	sample  *sample // takes the body; nil for most
+
+	bodyless           bool // it answers HEAD
+	keepHead, keepBody bool // as text and content, for a step that looks into them
+	text, content      []byte
 }
 
 // reset makes ready for the next answer.
-func (a *answer) reset() { *a = answer{kept: a.kept[:0]} }
+func (a *answer) reset() { *a = answer{kept: a.kept[:0], text: a.text[:0], content: a.content[:0]} }
 
 // sampled completes the path's first answer, if this was it.
 func (a *answer) sampled() {
@@ -99,12 +103,40 @@ func (a *answer) end() error {
 	return fmt.Errorf("%w, after %d bytes", errBroken, a.bytes)
 }
 
+// parse is parseHead, but that an answer to HEAD has no body.
+func (a *answer) parse(p []byte) (head, error) {
+	h, err := parseHead(p)
+	if a.bodyless && h.status >= 200 {
+		h.length, h.chunked, h.last = 0, false, h.closes
+	}
+	return h, err
+}
+
+// heard is what was kept of it; nil: nothing.
+func (a *answer) heard() *heard {
+	if !a.keepHead && !a.keepBody {
+		return nil
+	}
+	h := &heard{body: a.content}
+	if len(a.text) > 0 {
+		h.head, _ = header(a.text) // that it can be read was seen when it came, or is as good as none
+	}
+	return h
+}
+
+// header reads the fields of a head.
+func header(text []byte) (http.Header, error) {
+	_, lines, _ := bytes.Cut(text, []byte{'\n'})
+	head, err := textproto.NewReader(bufio.NewReader(bytes.NewReader(lines))).ReadMIMEHeader()
+	return http.Header(head), err
+}
+
 func (a *answer) feedHead(p []byte, k *known, first *sample) (int, error) {
 	if len(a.kept) == 0 {
 		if k.matches(p) {
 			return k.head.size, a.frame(k.head, k.text, first)
 		}
-		h, err := parseHead(p)
+		h, err := a.parse(p)
 		if err != nil {
 			return 0, err
 		}
@@ -124,7 +156,7 @@ func (a *answer) feedHead(p []byte, k *known, first *sample) (int, error) {
 		}
 		return len(p), nil
 	}
-	h, err := parseHead(a.kept)
+	h, err := a.parse(a.kept)
 	if err != nil {
 		return 0, err
 	}
@@ -165,6 +197,9 @@ func (a *answer) frame(h head, text []byte, first *sample) error {
 	default:
 		a.at, a.left = inBody, h.length
 	}
+	if a.keepHead {
+		a.text = append(a.text[:0], text...)
+	}
 	if first != nil && !first.taken {
 		a.sample = first
 		return first.begin(text)
@@ -179,6 +214,9 @@ func (a *answer) feedBody(p []byte) int {
 	a.body += int64(len(p))
 	if a.sample != nil {
 		a.sample.add(p)
+	}
+	if a.keepBody && len(a.content) < maxHashed {
+		a.content = append(a.content, p[:min(len(p), maxHashed-len(a.content))]...)
 	}
 	if a.at == toEnd {
 		return len(p)
@@ -305,12 +343,11 @@ const (
 
 // begin takes the head of the answer.
 func (s *sample) begin(text []byte) error {
-	_, lines, _ := bytes.Cut(text, []byte{'\n'})
-	head, err := textproto.NewReader(bufio.NewReader(bytes.NewReader(lines))).ReadMIMEHeader()
+	head, err := header(text)
 	if err != nil {
 		return malformed("its header: %v", err)
 	}
-	*s = sample{taken: true, Answer: Answer{Head: http.Header(head), Hash: fnvOffset}}
+	*s = sample{taken: true, Answer: Answer{Head: head, Hash: fnvOffset}}
 	return nil
 }
 

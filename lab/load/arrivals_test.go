@@ -64,7 +64,7 @@ func TestPoissonArrivals(t *testing.T) {
 
 func TestRampArrivals(t *testing.T) {
 	for _, ramp := range []struct{ from, to float64 }{{100, 300}, {300, 100}, {0, 200}, {200, 0}, {100, 100}} {
-		c := &Config{Arrival: Ramp, Rate: ramp.from, RampTo: ramp.to, Warmup: 2 * time.Second, Duration: 10 * time.Second}
+		c := &Config{Arrival: Constant, Rate: ramp.from, Stages: []Stage{{ramp.to, 10 * time.Second}}, Warmup: 2 * time.Second, Duration: 10 * time.Second}
 		var all []time.Duration
 		for thread := range 2 {
 			all = append(all, due(newArrivals(c, thread, 2, 0), 12*time.Second)...)
@@ -89,11 +89,11 @@ func TestRampArrivals(t *testing.T) {
 
 // After the window a ramp goes on at its last rate, which may be none.
 func TestRampAfterItsEnd(t *testing.T) {
-	up := newArrivals(&Config{Arrival: Ramp, Rate: 0, RampTo: 100, Duration: time.Second}, 0, 1, 0)
+	up := newArrivals(&Config{Arrival: Constant, Stages: []Stage{{100, time.Second}}, Duration: time.Second}, 0, 1, 0)
 	if n := len(due(up, 2*time.Second)); n < 149 || n > 151 {
 		t.Errorf("%d arrivals, want 50 in the ramp and 100 after it", n)
 	}
-	down := newArrivals(&Config{Arrival: Ramp, Rate: 100, RampTo: 0, Duration: time.Second}, 0, 1, 0)
+	down := newArrivals(&Config{Arrival: Constant, Rate: 100, Stages: []Stage{{0, time.Second}}, Duration: time.Second}, 0, 1, 0)
 	if n := len(due(down, time.Hour)); n > 51 {
 		t.Errorf("%d arrivals, want none after the 50 of the ramp", n)
 	}
@@ -106,5 +106,32 @@ func TestArrivalsSkip(t *testing.T) {
 	}
 	if a.next < int64(100*time.Millisecond) {
 		t.Errorf("the next one is due at %v", time.Duration(a.next))
+	}
+}
+
+// Stages follow each other, also where nothing is sent between them, and Poisson
+// arrivals have their rates too.
+func TestStages(t *testing.T) {
+	for _, arrival := range []Arrival{Constant, Poisson} {
+		c := &Config{Arrival: arrival, Stages: []Stage{{1000, 10 * time.Second}, {1000, 10 * time.Second}, {0, 10 * time.Second}, {0, 10 * time.Second}, {500, 10 * time.Second}}}
+		times := due(newArrivals(c, 0, 1, 0), 60*time.Second)
+		for i, want := range []float64{5000, 10_000, 5000, 0, 2500, 5000} {
+			from, n := time.Duration(i)*10*time.Second, 0.0
+			for _, at := range times {
+				if at >= from && at < from+10*time.Second {
+					n++
+				}
+			}
+			within := 2.0
+			if arrival == Poisson {
+				within = 5 * math.Sqrt(want)
+			}
+			if math.Abs(n-want) > within {
+				t.Errorf("%s: stage %d has %v arrivals, want %v", arrival, i, n, want)
+			}
+		}
+		if !slices.IsSorted(times) {
+			t.Errorf("%s: arrivals are out of order", arrival)
+		}
 	}
 }

@@ -81,9 +81,12 @@ func BenchmarkRecord(b *testing.B) {
 }
 
 func BenchmarkArrivals(b *testing.B) {
-	for _, arrival := range []Arrival{Constant, Poisson, Ramp} {
-		b.Run(string(arrival), func(b *testing.B) {
-			a := newArrivals(&Config{Arrival: arrival, Rate: 1e5, RampTo: 2e5, Duration: time.Hour}, 0, 1, 0)
+	for name, c := range map[string]Config{
+		"constant": {Arrival: Constant, Rate: 1e5}, "Poisson": {Arrival: Poisson, Rate: 1e5},
+		"stages": {Arrival: Constant, Rate: 1e5, Stages: []Stage{{2e5, time.Hour}}},
+	} {
+		b.Run(name, func(b *testing.B) {
+			a := newArrivals(&c, 0, 1, 0)
 			for b.Loop() {
 				a.pop()
 			}

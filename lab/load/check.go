@@ -4,15 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"net"
-	"net/http"
 	"net/netip"
 	"net/url"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -32,6 +29,9 @@ const (
 	// MaxPaths bounds the list of paths, each of which has its request
 	// bytes, and its first answer, in memory.
 	MaxPaths = 100_000
+
+	// MaxSteps bounds a scenario, each of whose steps has a histogram.
+	MaxSteps = 100
 
 	// perThread is how many connections one loop serves before another is
 	// started for them.
@@ -65,9 +65,19 @@ type plan struct {
 	host    string // Host header
 	fast    bool   // for the epoll loops
 
+	steps    []*step
+	scenario bool // they are Config.Steps
+	varies   bool // requests are not always the same: each connection has a visitor
+
 	base   time.Time      // of the run: its clock begins there
 	begins int64          // when the load does
 	addr   netip.AddrPort // of the target, on TCP
+}
+
+// secure reports whether it goes over TLS.
+func (p *plan) secure() bool {
+	scheme, _, _ := strings.Cut(strings.ToLower(p.URL), ":")
+	return scheme == "https" || scheme == "wss"
 }
 
 // clock is the time in ns since the run began.
@@ -81,10 +91,7 @@ func (c Config) plan() (*plan, error) {
 			return nil, err
 		}
 	}
-	p.fast = fastPath && p.Protocol == HTTP1 && !strings.HasPrefix(p.URL, "https:")
-	if !p.fast && (p.Body != nil || p.Unique) {
-		return nil, errors.New("bodies, and URLs that are asked for once, are sent by the epoll loops only: take http1, without TLS")
-	}
+	p.fast = fastPath && p.Protocol == HTTP1 && !p.secure()
 	return p, nil
 }
 
@@ -126,8 +133,18 @@ func (p *plan) target() error {
 		port = u.Port()
 	}
 	p.network, p.address, p.host = "tcp", net.JoinHostPort(u.Hostname(), port), u.Host
+	if p.ConnectTo != "" {
+		if _, _, err := net.SplitHostPort(p.ConnectTo); err != nil {
+			return fmt.Errorf("%q is not an address to connect to: write host:port", p.ConnectTo)
+		}
+		p.address = p.ConnectTo
+	}
 	if len(p.Paths) == 0 {
 		p.Paths = []string{u.RequestURI()}
+		if strings.Contains(p.URL, "{{") { // names of values, which would be percent-encoded
+			_, path, _ := strings.Cut(p.URL[strings.Index(p.URL, "://")+len("://"):], "/")
+			p.Paths = []string{"/" + path}
+		}
 	}
 	return nil
 }
@@ -159,29 +176,42 @@ func (p *plan) speech() error {
 	return nil
 }
 
-// requests checks what is sent.
+// requests reads what is sent.
 func (p *plan) requests() error {
-	if len(p.Paths) > MaxPaths {
-		return fmt.Errorf("%d paths are too many: give at most %d", len(p.Paths), MaxPaths)
-	}
-	for i, path := range p.Paths {
-		if !strings.HasPrefix(path, "/") || strings.ContainsFunc(path, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-			return fmt.Errorf("path %d, %q, is none: begin it with / and write spaces as %%20", i+1, path)
+	steps := p.Steps
+	if p.scenario = len(steps) > 0; !p.scenario {
+		if len(p.Paths) > MaxPaths {
+			return fmt.Errorf("%d paths are too many: give at most %d", len(p.Paths), MaxPaths)
 		}
-	}
-	for name, values := range p.Header {
-		if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r > 0x7f || !token[r] }) {
-			return fmt.Errorf("the header's name %q cannot be sent: it may hold letters, digits and -", name)
-		}
-		switch name = http.CanonicalHeaderKey(name); name {
-		case "Content-Length", "Transfer-Encoding", "Expect", "Upgrade":
-			return fmt.Errorf("the header %s cannot be sent: it is the load's to say whether requests have a body; leave it out", name)
-		}
-		for _, v := range values {
-			if strings.ContainsFunc(v, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
-				return fmt.Errorf("the value %q of the header %s holds a control character: leave it out", v, name)
+		for _, path := range p.Paths {
+			step := p.Request
+			step.Path = path
+			if p.Unique {
+				step.Path = withNumber(path)
 			}
+			steps = append(steps, step)
 		}
+	} else if len(steps) > MaxSteps {
+		return fmt.Errorf("%d steps are too many: give at most %d", len(steps), MaxSteps)
+	}
+	known := append([]string{number}, p.columns()...)
+	p.varies = p.Cookies
+	for i, s := range steps {
+		read, err := p.read(s)
+		if err != nil {
+			return fmt.Errorf("request %d, %q: %w", i+1, cmp.Or(s.Name, s.Path), err)
+		}
+		if missing := read.missing(known); missing != "" {
+			return fmt.Errorf("request %d, %q: nothing gives {{%s}} a value: known here are %s", i+1, cmp.Or(s.Name, s.Path), missing, strings.Join(known, ", "))
+		}
+		for _, t := range read.takes {
+			known = append(known, t.name)
+		}
+		p.varies = p.varies || len(read.names())+len(read.takes) > 0
+		p.steps = append(p.steps, read)
+	}
+	if p.Protocol == WebSocket && (p.scenario || p.varies || p.OneShot || len(p.Expect) > 0 || p.Request.Method != "" || p.steps[0].hasBody) {
+		return errors.New("over WebSocket messages are sent, and no requests: give a message, and leave methods, bodies, steps and expectations out")
 	}
 	return nil
 }
@@ -237,51 +267,22 @@ func (p *plan) schedule() error {
 	sane := func(rate float64) bool { return rate >= 0 && !math.IsInf(rate, 0) }
 	switch p.Arrival {
 	case Closed:
-		if p.Rate != 0 || p.RampTo != 0 {
-			return errors.New("a closed loop has no rate: leave it out, or say when to send: constant, poisson or ramp")
+		if p.Rate != 0 || p.Stages != nil {
+			return errors.New("a closed loop has no rate: leave it out, or say when to send: constant or poisson")
 		}
 	case Constant, Poisson:
-		if !sane(p.Rate) || p.Rate == 0 || p.RampTo != 0 {
-			return fmt.Errorf("the rate %v is none for %s arrivals: give the requests/s, above 0 (a rate to end at is for ramp)", p.Rate, p.Arrival)
+		some := p.Rate > 0
+		for i, s := range p.Stages {
+			if !sane(s.Rate) || s.Length <= 0 {
+				return fmt.Errorf("stage %d, to %v/s in %v, cannot be: give a rate in requests/s and a time above 0", i+1, s.Rate, s.Length)
+			}
+			some = some || s.Rate > 0
 		}
-	case Ramp:
-		if !sane(p.Rate) || !sane(p.RampTo) || p.Rate+p.RampTo == 0 {
-			return fmt.Errorf("a ramp from %v to %v cannot be: give two rates in requests/s, one of them above 0", p.Rate, p.RampTo)
+		if !sane(p.Rate) || !some {
+			return fmt.Errorf("the rate %v is none for %s arrivals: give the requests/s, above 0", p.Rate, p.Arrival)
 		}
 	default:
-		return fmt.Errorf("the arrival %q does not exist: take constant, poisson or ramp, or leave it out for a closed loop", p.Arrival)
+		return fmt.Errorf("the arrival %q does not exist: take constant or poisson, or leave it out for a closed loop", p.Arrival)
 	}
 	return nil
-}
-
-// request is what is sent to ask for a path.
-func (p *plan) request(path string) []byte {
-	host := p.host
-	if h := p.Header.Get("Host"); h != "" {
-		host = h
-	}
-	method := http.MethodGet
-	if p.Body != nil {
-		method = http.MethodPost
-	}
-	if p.Unique {
-		path = withNumber(path)
-	}
-	b := []byte(method + " " + path + " HTTP/1.1\r\nHost: " + host + "\r\n")
-	for _, name := range sorted(p.Header) {
-		if http.CanonicalHeaderKey(name) == "Host" {
-			continue
-		}
-		for _, v := range p.Header[name] {
-			b = append(b, name+": "+v+"\r\n"...)
-		}
-	}
-	if p.Body != nil {
-		b = append(b, "Content-Length: "+strconv.Itoa(len(p.Body))+"\r\n"...)
-	}
-	return append(append(b, "\r\n"...), p.Body...)
-}
-
-func sorted(h http.Header) []string {
-	return slices.Sorted(maps.Keys(h))
 }

@@ -26,9 +26,9 @@ func TestCheckRefuses(t *testing.T) {
 		{"a password", Config{URL: "http://me:secret@example.org/"}, "Authorization"},
 		{"no socket", Config{URL: "unix:"}, "names no socket"},
 		{"a long socket", Config{URL: "unix:/" + strings.Repeat("x", 107)}, "at most 107 bytes"},
-		{"a path without slash", Config{URL: good, Paths: []string{"/a", "b"}}, `path 2, "b"`},
+		{"a path without slash", Config{URL: good, Paths: []string{"/a", "b"}}, `request 2, "b"`},
 		{"a path with a space", Config{URL: good, Paths: []string{"/a b"}}, "%20"},
-		{"a path with a line", Config{URL: good, Paths: []string{"/a\r\nX: y"}}, "path 1"},
+		{"a path with a line", Config{URL: good, Paths: []string{"/a\r\nX: y"}}, "request 1"},
 		{"a header's name", Config{URL: good, Header: http.Header{"A B": {"c"}}}, "A B"},
 		{"a header's value", Config{URL: good, Header: http.Header{"A": {"c\r\nd"}}}, "control character"},
 		{"a body", Config{URL: good, Header: http.Header{"Content-Length": {"5"}}}, "Content-Length"},
@@ -45,13 +45,23 @@ func TestCheckRefuses(t *testing.T) {
 		{"a negative duration", Config{URL: good, Duration: -time.Second}, "duration of -1s"},
 		{"a negative warm-up", Config{URL: good, Warmup: -time.Second}, "warm-up"},
 		{"a negative timeout", Config{URL: good, Timeout: -time.Second}, "timeout"},
-		{"an arrival", Config{URL: good, Arrival: "uniform"}, "constant, poisson or ramp"},
+		{"an arrival", Config{URL: good, Arrival: "uniform"}, "constant or poisson"},
 		{"a rate without an arrival", Config{URL: good, Rate: 100}, "say when to send"},
 		{"an arrival without a rate", Config{URL: good, Arrival: Poisson}, "requests/s"},
 		{"a rate that is not a number", Config{URL: good, Arrival: Constant, Rate: math.NaN()}, "requests/s"},
 		{"an endless rate", Config{URL: good, Arrival: Constant, Rate: math.Inf(1)}, "requests/s"},
-		{"a constant rate with an end", Config{URL: good, Arrival: Constant, Rate: 1, RampTo: 2}, "ramp"},
-		{"a ramp from nothing to nothing", Config{URL: good, Arrival: Ramp}, "two rates"},
+		{"a stage of no time", Config{URL: good, Arrival: Constant, Rate: 1, Stages: []Stage{{Rate: 2}}}, "stage 1"},
+		{"a ramp from nothing to nothing", Config{URL: good, Arrival: Constant, Stages: []Stage{{Length: time.Second}}}, "above 0"},
+		{"stages of a closed loop", Config{URL: good, Stages: []Stage{{Length: time.Second, Rate: 1}}}, "closed loop"},
+		{"a name without a value", Config{URL: good, Paths: []string{"/{{id}}"}}, "nothing gives {{id}} a value"},
+		{"a method", Config{URL: good, Request: Step{Method: "A B"}}, "cannot be sent"},
+		{"an expectation", Config{URL: good, Expect: []string{"it works"}}, "cannot be read"},
+		{"a status", Config{URL: good, Expect: []string{"status 2x"}}, "cannot be read"},
+		{"a regular expression", Config{URL: good, Steps: []Step{{Path: "/", Take: map[string]string{"a": "body ("}}}}, "missing closing"},
+		{"a body and a form", Config{URL: good, Request: Step{Body: new(string), Form: []string{"a=b"}}}, "leave one of them out"},
+		{"a form without =", Config{URL: good, Request: Step{Form: []string{"ab"}}}, "name=value"},
+		{"an address", Config{URL: good, ConnectTo: "127.0.0.1"}, "host:port"},
+		{"expectations of a WebSocket", Config{URL: "ws://a/", Expect: []string{"status 200"}}, "over WebSocket"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := c.config.Check()
@@ -79,11 +89,12 @@ func TestCheckAccepts(t *testing.T) {
 		{Config{URL: "http://[::1]:8080/a?b=c"}, "tcp", "[::1]:8080", "[::1]:8080", "/a?b=c", HTTP1},
 		{Config{URL: "https://example.org/x y"}, "tcp", "example.org:443", "example.org", "/x%20y", HTTP1},
 		{Config{URL: "https://example.org/", Protocol: HTTP3, Streams: 4}, "tcp", "example.org:443", "example.org", "/", HTTP3},
+		{Config{URL: "http://example.org/{{number}}?a={{number}}"}, "tcp", "example.org:80", "example.org", "/{{number}}?a={{number}}", HTTP1},
 		{Config{URL: "ws://example.org/chat"}, "tcp", "example.org:80", "example.org", "/chat", WebSocket},
 		{Config{URL: "unix:/run/x.sock"}, "unix", "/run/x.sock", "localhost", "/", HTTP1},
 		{Config{URL: "unix:///run/x.sock", Paths: []string{"/a"}}, "unix", "/run/x.sock", "localhost", "/a", HTTP1},
 		{Config{URL: "unix:x.sock"}, "unix", "x.sock", "localhost", "/", HTTP1},
-		{Config{URL: "http://a/", Arrival: Ramp, RampTo: 10}, "tcp", "a:80", "a", "/", HTTP1},
+		{Config{URL: "http://a/", Arrival: Constant, Stages: []Stage{{Rate: 10, Length: time.Second}}}, "tcp", "a:80", "a", "/", HTTP1},
 	} {
 		p, err := c.config.plan()
 		if err != nil {
@@ -100,15 +111,18 @@ func TestCheckAccepts(t *testing.T) {
 }
 
 func TestRequest(t *testing.T) {
-	p, err := Config{URL: "http://127.0.0.1:8080/", Header: http.Header{"X-B": {"1", "2"}, "Accept": {"*/*"}}}.plan()
+	p, err := Config{URL: "http://127.0.0.1:8080/a?b", Header: http.Header{"X-B": {"1", "2"}, "Accept": {"*/*"}}}.plan()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := string(p.request("/a?b")), "GET /a?b HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nAccept: */*\r\nX-B: 1\r\nX-B: 2\r\n\r\n"; got != want {
+	if got, want := string(p.steps[0].text(nil, nil)), "GET /a?b HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nAccept: */*\r\nX-B: 1\r\nX-B: 2\r\n\r\n"; got != want {
 		t.Errorf("the request is %q, want %q", got, want)
 	}
 	p.Header.Set("Host", "example.org")
-	if got, want := string(p.request("/")), "GET / HTTP/1.1\r\nHost: example.org\r\nAccept: */*\r\nX-B: 1\r\nX-B: 2\r\n\r\n"; got != want {
+	if p, err = p.Config.plan(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := string(p.steps[0].text(nil, nil)), "GET /a?b HTTP/1.1\r\nHost: example.org\r\nAccept: */*\r\nX-B: 1\r\nX-B: 2\r\n\r\n"; got != want {
 		t.Errorf("the request is %q, want %q", got, want)
 	}
 }

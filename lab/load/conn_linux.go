@@ -3,6 +3,7 @@ package load
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"syscall"
 	"time"
 
@@ -35,6 +36,9 @@ type conn struct {
 	since  int64
 	due    int64 // when the request should have been written
 	answer answer
+	// visitor is nil where requests are always the same; out is its request.
+	visitor *visitor
+	out     []byte
 }
 
 // The events that connections are registered for. They come once for each
@@ -155,7 +159,10 @@ func (l *loop) close(c *conn) {
 	case opening:
 		l.opening--
 	case asking:
-		l.fly(l.clock(), -1)
+		now := l.clock()
+		l.fly(now, -1)
+		l.cur.under(c.since, now, l.opensAt)
+		defer l.isFull()
 		fallthrough
 	default:
 		l.open--
@@ -179,6 +186,9 @@ func (l *loop) reopen(c *conn) {
 // lose counts an error and opens the connection again, not too soon.
 func (l *loop) lose(c *conn, kind *uint64, err error) {
 	l.cur.fail(kind, err)
+	if l.scenario && c.state == asking {
+		c.page = l.after(c.page, false, c.visitor)
+	}
 	l.reopen(c)
 	l.setback(l.clock())
 }
@@ -193,11 +203,18 @@ func (l *loop) setIdle(c *conn) {
 func (l *loop) ask(c *conn, due, now int64) {
 	c.state, c.due, c.since = asking, due, now
 	l.fly(now, 1)
-	request := l.pages[c.page].request
-	if at := l.pages[c.page].number; at > 0 {
-		writeNumber(request[:at], l.nextNumber)
-		l.nextNumber += uint64(l.Threads)
+	if l.limited {
+		l.left--
 	}
+	step := l.steps[c.page]
+	request := l.pages[c.page].request
+	if request == nil {
+		c.visitor.next()
+		c.out = step.text(c.out[:0], c.visitor)
+		request = c.out
+	}
+	c.answer.bodyless = step.method == http.MethodHead
+	c.answer.keepHead, c.answer.keepBody = step.readHead, step.readBody
 	n, errno := transmit(c.fd, request)
 	if n < len(request) {
 		l.unsent(c, n, errno)
@@ -218,7 +235,11 @@ func (l *loop) unsent(c *conn, n int, errno syscall.Errno) {
 
 // write sends what is left of a request.
 func (l *loop) write(c *conn) {
-	rest := l.pages[c.page].request[c.sent:]
+	request := l.pages[c.page].request
+	if request == nil {
+		request = c.out
+	}
+	rest := request[c.sent:]
 	n, errno := transmit(c.fd, rest)
 	switch {
 	case errno != 0 && errno != syscall.EAGAIN:
@@ -291,7 +312,7 @@ func (l *loop) take(c *conn, p []byte, ends bool) {
 	}
 	page := &l.pages[c.page]
 	k := &page.known
-	if len(p) == k.whole && c.answer.bytes == 0 && page.sample.taken && k.matches(p) {
+	if len(p) == k.whole && c.answer.bytes == 0 && page.sample.taken && !c.answer.keepHead && !c.answer.keepBody && k.matches(p) {
 		// Nearly all answers: the known head, and as many bytes of body as it says.
 		l.complete(c, &k.head, k.head.length, int64(len(p)), ends)
 		return
@@ -323,20 +344,16 @@ func (l *loop) complete(c *conn, h *head, body, bytes int64, ends bool) {
 	if l.arrivals == nil {
 		l.gaps.answered(now)
 	}
-	page := &l.pages[c.page]
-	right := h.status == page.status && body == page.body || l.isRight(page, h.status, body)
-	if !l.limited || l.isWanted() {
-		t := l.cur
+	page, t := &l.pages[c.page], l.cur
+	right := t.judge(l.plan, page, l.steps[c.page], c.visitor, h.status, body, c.answer.heard())
+	if !l.limited || c.since >= l.opensAt { // else it was sent before the window, beside those that are counted
 		t.requests++
 		t.bytes += uint64(bytes)
 		t.body += uint64(body)
 		t.status[h.status]++
-		if right {
-			t.latency.Record(time.Duration(now - c.due))
-			if l.arrivals != nil {
-				t.service.Record(time.Duration(now - c.since))
-			}
-		}
+		t.answered(int(c.page), right, l.arrivals != nil, c.due, c.since, now, l.opensAt)
+	} else {
+		t.under(c.since, now, l.opensAt)
 	}
 	if l.backoff > 0 {
 		l.backoff, l.retryAt = 0, 0
@@ -346,36 +363,20 @@ func (l *loop) complete(c *conn, h *head, body, bytes int64, ends bool) {
 		c.answer.sampled()
 		c.answer.reset()
 	}
-	if c.page++; int(c.page) == len(l.pages) {
-		c.page = 0
-	}
-	if c.state = resting; ends {
+	c.page = l.after(c.page, right, c.visitor)
+	c.state = resting
+	l.isFull()
+	if ends {
 		l.reopen(c)
 		return
 	}
 	l.next(c, now)
 }
 
-// isRight compares with the path's first answer, which this may be.
-func (l *loop) isRight(page *page, status int, body int64) bool {
-	if page.status == 0 {
-		page.status, page.body = status, body
-		return true
-	}
-	if l.Varies || status == page.status && body == page.body {
-		return true
-	}
-	l.cur.fail(&l.cur.errors.Changed, errChanged(status, body, page.status, page.body))
-	return false
-}
-
-// isWanted counts down the answers that are still wanted.
-func (l *loop) isWanted() bool {
-	if l.left == 0 { // asked before the window opened
-		return false
-	}
-	if l.left--; l.left == 0 {
+// isFull tells, once, that as many requests as are wanted were sent and have ended.
+func (l *loop) isFull() {
+	if l.limited && l.left == 0 && l.flying == 0 && !l.told {
+		l.told = true
 		l.filled()
 	}
-	return true
 }

@@ -3,7 +3,6 @@ package load
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,19 +28,15 @@ type looped struct {
 	loops    []*loop
 	unfilled atomic.Int32  // loops that do not have their share of the requests yet
 	fulls    chan struct{} // when all have
-	joined   tally
+	joined   *tally
 	wg       sync.WaitGroup
 }
 
 func newEpoll(p *plan) (driver, error) {
-	d := &looped{plan: p, fulls: make(chan struct{}, 1)}
+	d := &looped{plan: p, joined: newTally(p), fulls: make(chan struct{}, 1)}
 	d.unfilled.Store(int32(p.Threads))
-	requests := make([][]byte, len(p.Paths))
-	for i, path := range p.Paths {
-		requests[i] = p.request(path)
-	}
 	for i := range p.Threads {
-		l, err := d.newLoop(i, requests)
+		l, err := d.newLoop(i)
 		if err != nil {
 			d.free()
 			return nil, err
@@ -52,34 +47,35 @@ func newEpoll(p *plan) (driver, error) {
 }
 
 // newLoop makes one of the loops; free closes what it opens.
-func (d *looped) newLoop(number int, requests [][]byte) (*loop, error) {
+func (d *looped) newLoop(number int) (*loop, error) {
 	dialer, err := newDialer(d.plan)
 	if err != nil {
 		return nil, err
 	}
 	l := &loop{
 		plan: d.plan, number: number, dialer: dialer,
-		pages: make([]page, len(requests)), events: make([]epoll.Event, eventsAtOnce), buf: make([]byte, bufferSize),
-		cur: new(tally), other: new(tally), waiting: true,
+		supply: newSupply(d.plan, number),
+		pages:  make([]page, len(d.steps)), events: make([]epoll.Event, eventsAtOnce), buf: make([]byte, bufferSize),
+		cur: newTally(d.plan), other: newTally(d.plan), waiting: true,
 		orders: make(chan order, 1), obeyed: make(chan struct{}, 1), settled: make(chan struct{}, 1),
 		filled: d.isFilled, done: make(chan struct{}),
 	}
-	for i := range l.pages {
-		l.pages[i].request = requests[i]
-		if d.Unique { // its digits are the loop's to write
-			l.pages[i].request, l.pages[i].number = slices.Clone(requests[i]), numberIn(requests[i])
+	for i, step := range d.steps {
+		if !step.varies && !d.Cookies {
+			l.pages[i].request = step.text(nil, nil)
 		}
 	}
-	l.nextNumber = firstNumber(d.base, number)
 	for _, v := range d.Header.Values("Connection") {
 		l.oneShot = l.oneShot || strings.Contains(strings.ToLower(v), "close")
 	}
+	l.oneShot = l.oneShot || d.OneShot
 	// Connection i of all belongs to loop i % Threads.
 	n := (d.Connections - number + d.Threads - 1) / d.Threads
 	l.conns, l.idle, l.toOpen, l.untried = make([]conn, n), newRing(n), newRing(n), n
 	for i := range l.conns {
 		c := &l.conns[i]
-		c.fd, c.number, c.page = -1, int32(i), int32((i*d.Threads+number)%len(l.pages))
+		c.fd, c.number, c.visitor = -1, int32(i), d.newVisitor(l.supply)
+		c.page = d.first(i*d.Threads + number)
 		l.toOpen.push(int32(i))
 	}
 	if l.sweeping = int64(d.Timeout / 8); l.sweeping > int64(tickEvery) {
@@ -147,7 +143,7 @@ func (d *looped) cut(why cutReason) *tally {
 	for _, l := range d.loops {
 		d.joined.join(l.other)
 	}
-	return &d.joined
+	return d.joined
 }
 
 func (d *looped) stop() ending {
@@ -180,13 +176,13 @@ func (d *looped) full() <-chan struct{} { return d.fulls }
 // answers are the first answers of all paths: the first loop's that has one.
 // Those of the other loops must be like them.
 func (d *looped) answers() (answers []Answer, changed uint64) {
-	answers = make([]Answer, len(d.Paths))
-	for i, path := range d.Paths {
+	answers = make([]Answer, len(d.steps))
+	for i := range d.steps {
 		status, body := 0, int64(0)
 		for _, l := range d.loops {
 			page := &l.pages[i]
 			switch {
-			case page.status == 0 || d.Varies:
+			case page.status == 0 || !d.Alike:
 			case status == 0:
 				status, body = page.status, page.body
 			case status != page.status || body != page.body:
@@ -196,7 +192,7 @@ func (d *looped) answers() (answers []Answer, changed uint64) {
 				answers[i] = page.sample.Answer
 			}
 		}
-		answers[i].Path = path
+		answers[i].Path = d.pathOf(i)
 	}
 	return answers, changed
 }

@@ -29,7 +29,8 @@ type head struct {
 	status  int   // 100…999
 	length  int64 // of the body; -1 where the head does not say
 	chunked bool
-	last    bool // the connection ends after this answer
+	closes  bool // it says that the connection ends after it
+	last    bool // the connection ends after this answer, said or not
 }
 
 // parseHead parses a head that begins p. Its size is 0 while p does not hold
@@ -163,7 +164,8 @@ func (h head) framed(f *fields, minor byte) (head, error) {
 	if f.encodings > 0 && (minor == 0 || f.encodings > 1 || !f.chunked) {
 		return head{}, malformed("a Transfer-Encoding that is not chunked alone, or in HTTP/1.0")
 	}
-	h.last = f.close || minor == 0 && !f.keep
+	h.closes = f.close || minor == 0 && !f.keep
+	h.last = h.closes
 	switch {
 	case h.status < 200 || h.status == 204 || h.status == 304:
 		h.length = 0

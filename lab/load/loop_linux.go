@@ -59,8 +59,8 @@ type loop struct {
 	running  bool      // requests may be sent
 	stopped  bool
 
-	nextNumber uint64 // of Config.Unique
-	woken      int64  // when the last wait ended; of open loops only
+	supply *supply // of the visitors
+	woken  int64   // when the last wait ended; of open loops only
 
 	opening  int   // connections in the state opening
 	open     int   // connections in the states resting and asking
@@ -72,7 +72,8 @@ type loop struct {
 	waiting  bool  // for all connections to be tried
 
 	limited bool   // left counts
-	left    uint64 // answers still wanted
+	told    bool   // that none is left, and none in flight
+	left    uint64 // requests still to be sent
 	flying  uint64 // requests in flight
 	flownAt int64  // until when cur.requestTime is up to date
 	opensAt int64  // when the window opened
@@ -192,9 +193,8 @@ func (l *loop) rested() *conn {
 	}
 }
 
-// mayAsk reports whether a request may be sent now: not more than are still
-// wanted.
-func (l *loop) mayAsk() bool { return l.running && (!l.limited || l.flying < l.left) }
+// mayAsk reports whether a request may be sent now.
+func (l *loop) mayAsk() bool { return l.running && (!l.limited || l.left > 0) }
 
 func (l *loop) mayOpen() int {
 	if l.backoff > 0 {

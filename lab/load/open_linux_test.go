@@ -15,7 +15,10 @@ func TestOpenLoopChargesForStalls(t *testing.T) {
 		rate  = 500
 		stall = 300 * time.Millisecond
 	)
-	for name, arrival := range map[string]Arrival{"constant": Constant, "Poisson": Poisson, "ramp": Ramp} {
+	for name, c := range map[string]Config{
+		"constant": {Arrival: Constant, Rate: rate}, "Poisson": {Arrival: Poisson, Rate: rate},
+		"stages": {Arrival: Constant, Rate: rate, Stages: []Stage{{rate, time.Second}}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			var stalled atomic.Bool
 			s := serveRaw(t, func(c net.Conn, n int) bool {
@@ -26,10 +29,7 @@ func TestOpenLoopChargesForStalls(t *testing.T) {
 				c.Write([]byte(fine))
 				return true
 			})
-			c := Config{URL: s.url(), Connections: 1, Arrival: arrival, Rate: rate, Duration: 700 * time.Millisecond}
-			if arrival == Ramp {
-				c.RampTo = rate
-			}
+			c.URL, c.Connections, c.Duration = s.url(), 1, 700*time.Millisecond
 			r, err := Run(t.Context(), c)
 			if err != nil {
 				t.Fatal(err)
@@ -89,16 +89,16 @@ func TestOpenLoopDrops(t *testing.T) {
 
 // A target that keeps up gets what was to be sent, over all threads.
 func TestOpenLoopSendsAll(t *testing.T) {
-	for _, arrival := range []Arrival{Constant, Poisson, Ramp} {
-		t.Run(string(arrival), func(t *testing.T) {
+	for name, c := range map[string]Config{
+		"constant": {Arrival: Constant, Rate: 400}, "Poisson": {Arrival: Poisson, Rate: 400},
+		"stages": {Arrival: Constant, Rate: 200, Stages: []Stage{{600, 500 * time.Millisecond}}},
+	} {
+		t.Run(name, func(t *testing.T) {
 			s := serveRaw(t, func(c net.Conn, _ int) bool {
 				c.Write([]byte(fine))
 				return true
 			})
-			c := Config{URL: s.url(), Connections: 4, Threads: 2, Arrival: arrival, Rate: 400, Duration: 500 * time.Millisecond}
-			if arrival == Ramp {
-				c.Rate, c.RampTo = 200, 600
-			}
+			c.URL, c.Connections, c.Threads, c.Duration = s.url(), 4, 2, 500*time.Millisecond
 			r, err := Run(t.Context(), c)
 			if err != nil {
 				t.Fatal(err)

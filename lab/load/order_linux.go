@@ -55,6 +55,13 @@ func (l *loop) cut(why cutReason, now int64) {
 	case why == windowCloses:
 		l.gaps.close(now)
 	}
+	if why == windowCloses {
+		for i := range l.conns {
+			if c := &l.conns[i]; c.state == asking {
+				l.cur.under(c.since, now, l.opensAt)
+			}
+		}
+	}
 	l.fly(now, 0)
 	t := l.cur
 	t.took, t.open, t.flying = time.Duration(now-l.cutAt), l.open, l.flying
@@ -66,9 +73,7 @@ func (l *loop) cut(why cutReason, now int64) {
 		l.opensAt = now
 		if l.Requests > 0 {
 			l.limited, l.left = true, share(l.Requests, l.number, l.Threads)
-			if l.left == 0 {
-				l.filled()
-			}
+			l.isFull()
 		}
 	}
 }

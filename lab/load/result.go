@@ -19,7 +19,7 @@ type Result struct {
 	// Latency is per answered request: from the intended send time in an open
 	// loop (so that a stalled target is charged for what waited, "coordinated
 	// omission"), from the write in a closed one. Service is from the write in
-	// both. Answers that are Errors.Changed are in neither.
+	// both. Answers that are Errors.Unexpected are in neither.
 	Latency Histogram
 	Service Histogram
 	// Connect is how long connections took to open (with TLS and upgrade), all
@@ -29,7 +29,17 @@ type Result struct {
 	// InFlight is the mean over time of the number of requests between their
 	// write and the end of their answer. It is not worked out from the
 	// histograms, so Little's law can be held against it.
-	InFlight   float64
+	InFlight float64
+	// Rest is the time that requests were in flight within the window and that Service
+	// does not say: of those that were lost, not right, or under way at its end. With
+	// it the law holds exactly: InFlight × Took is the sum of Service and Rest.
+	Rest time.Duration
+	// Varied counts the answers with another status or length than their path's first:
+	// a fact about the target, and no error unless Config.Alike is set.
+	Varied uint64
+	// Non2xx counts those answers whose status is none of 200 to 299, where none was
+	// expected; the 101 of a WebSocket is not among them.
+	Non2xx     uint64
 	Unanswered uint64 // on their way when the window closed: neither answers nor errors
 	// Late counts the sends of an open loop that were more than LateAfter
 	// behind the moment at which they could have been made: the time they were
@@ -55,7 +65,8 @@ type Result struct {
 	Interval time.Duration
 	Holes    []Hole
 
-	Answers []Answer // what each path answered, by path in the order of Config.Paths
+	Steps   []StepResult // of a scenario, in their order
+	Answers []Answer     // what each path answered, by path in the order of Config.Paths
 	Ticks   []Tick
 }
 
@@ -63,18 +74,25 @@ type Result struct {
 const LateAfter = time.Millisecond
 
 // Errors counts what went wrong in the window. None of them is in a histogram,
-// and none but Changed in Result.Requests.
+// and none but Unexpected in Result.Requests.
 type Errors struct {
-	Connect  uint64 `json:"connect"`         // refused, unreachable, handshake failed; those before the window too
-	Closed   uint64 `json:"closed"`          // the target closed in mid-answer, or reset
-	Timeout  uint64 `json:"timeout"`         // no answer within Config.Timeout
-	Protocol uint64 `json:"protocol"`        // the answer is not what the protocol allows
-	Changed  uint64 `json:"changed"`         // another status or length than this path's first answer
-	First    string `json:"first,omitempty"` // the first error, in words
+	Connect    uint64 `json:"connect"`         // refused, unreachable, handshake failed; those before the window too
+	Closed     uint64 `json:"closed"`          // the target closed in mid-answer, or reset
+	Timeout    uint64 `json:"timeout"`         // no answer within Config.Timeout
+	Protocol   uint64 `json:"protocol"`        // the answer is not what the protocol allows
+	Unexpected uint64 `json:"unexpected"`      // not what Config.Expect, Alike or a step says
+	First      string `json:"first,omitempty"` // the first error, in words
 }
 
 // Sum is how many there were.
-func (e *Errors) Sum() uint64 { return e.Connect + e.Closed + e.Timeout + e.Protocol + e.Changed }
+func (e *Errors) Sum() uint64 { return e.Connect + e.Closed + e.Timeout + e.Protocol + e.Unexpected }
+
+// Failed is how many of all requests that ended were not answered, or not as expected,
+// or with a status other than 2xx where none was expected.
+func (r *Result) Failed() (failed, all uint64) {
+	lost := r.Errors.Closed + r.Errors.Timeout + r.Errors.Protocol
+	return r.Non2xx + r.Errors.Unexpected + lost, r.Requests + lost
+}
 
 // An Answer is the first one a path gave, for comparing arms.
 type Answer struct {
@@ -83,7 +101,15 @@ type Answer struct {
 	Length int64  // of the body
 	Hash   uint64 // FNV-1a of the body; of a body longer than 16 MB, its first 16 MB
 	Head   http.Header
-	Bytes  int // head and body on the wire; 0 where the protocol hides it
+	Bytes  int  // head and body on the wire; 0 where the protocol hides it
+	Varies bool // a later first answer had another body: it is never the same for long
+}
+
+// A StepResult is how one step of a scenario did. Latency is from the write.
+type StepResult struct {
+	Name             string
+	Requests, Failed uint64
+	Latency          Histogram
 }
 
 // A Tick is what happened since the one before.
@@ -92,7 +118,7 @@ type Tick struct {
 	Length   time.Duration // of the tick
 	Requests uint64        // answered
 	Bytes    uint64        // of answers, heads included
-	Errors   uint64
+	Errors   Errors
 	Rate     float64 // requests/s
 	Mean     time.Duration
 	P50      time.Duration

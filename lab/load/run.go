@@ -51,7 +51,7 @@ const (
 type ending struct {
 	connect Histogram
 	answers []Answer // by path
-	changed uint64   // first answers that differ between threads
+	changed uint64   // first answers that differ between threads, where they must not
 	gaps    []span   // of a closed loop: stretches of the window without an answer
 	err     error    // why it could not go on
 }
@@ -69,7 +69,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 		return nil, err
 	}
 	p.base = time.Now()
-	r := &run{plan: p, result: &Result{Protocol: p.Protocol, Path: "goroutines", Status: map[int]uint64{}}}
+	r := &run{plan: p, total: newTally(p), result: &Result{Protocol: p.Protocol, Path: "goroutines", Status: map[int]uint64{}}}
 	if p.fast {
 		r.result.Path = "epoll"
 	}
@@ -100,7 +100,7 @@ type run struct {
 	cutAt    time.Time // the last cut
 	answered uint64    // of the whole run
 	first    string    // error of the whole run
-	total    tally     // of the window
+	total    *tally    // of the window
 }
 
 // execute does all but choose the driver.
@@ -203,7 +203,7 @@ func (r *run) take(t *tally) {
 // tick is a tally as one Tick.
 func (t *tally) tick(at, length time.Duration) Tick {
 	tick := Tick{
-		At: at, Length: length, Requests: t.requests, Bytes: t.bytes, Errors: t.errors.Sum(),
+		At: at, Length: length, Requests: t.requests, Bytes: t.bytes, Errors: t.errors,
 		Mean: t.latency.Mean(), P50: t.latency.Quantile(0.5), P90: t.latency.Quantile(0.9), P99: t.latency.Quantile(0.99), Max: t.latency.Max(),
 		CPU: t.cpu.user + t.cpu.system, Open: t.open,
 	}
@@ -215,7 +215,7 @@ func (t *tally) tick(at, length time.Duration) Tick {
 
 // finish fills the result.
 func (r *run) finish(end *ending) {
-	t, res := &r.total, r.result
+	t, res := r.total, r.result
 	res.Took = t.took / time.Duration(r.Threads)
 	res.Requests, res.Bytes, res.Body = t.requests, t.bytes, t.body
 	for status, n := range t.status {
@@ -224,7 +224,7 @@ func (r *run) finish(end *ending) {
 		}
 	}
 	res.Errors = t.errors
-	res.Errors.Changed += end.changed
+	res.Errors.Unexpected += end.changed
 	res.Latency, res.Service = t.latency, t.service
 	if r.Arrival == Closed {
 		res.Service = t.latency
@@ -234,7 +234,12 @@ func (r *run) finish(end *ending) {
 	if t.took > 0 {
 		res.InFlight = float64(t.requestTime) / float64(res.Took)
 	}
-	res.Unanswered, res.Late, res.Dropped = t.flying, t.late, t.dropped
+	res.Unanswered, res.Late, res.Dropped, res.Varied, res.Non2xx = t.flying, t.late, t.dropped, t.varied, t.non2xx
+	res.Rest = time.Duration(t.rest)
+	res.Steps = t.steps
+	for i := range res.Steps {
+		res.Steps[i].Name = r.steps[i].name
+	}
 	res.CPUUser, res.CPU, res.Instructions = t.cpu.user, t.cpu.user+t.cpu.system, t.cpu.instructions
 	res.Answers = end.answers
 }

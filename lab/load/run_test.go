@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -37,8 +38,13 @@ func consistent(t *testing.T, r *Result) {
 	if sum != r.Requests {
 		t.Errorf("%d requests, and %d by status", r.Requests, sum)
 	}
-	if n := r.Latency.Count() + r.Errors.Changed; n < r.Requests || r.Service.Count() != r.Latency.Count() {
-		t.Errorf("%d requests; %d latencies, %d service times and %d changed", r.Requests, r.Latency.Count(), r.Service.Count(), r.Errors.Changed)
+	if n := r.Latency.Count() + r.Errors.Unexpected; n < r.Requests || r.Service.Count() != r.Latency.Count() {
+		t.Errorf("%d requests; %d latencies, %d service times and %d not expected", r.Requests, r.Latency.Count(), r.Service.Count(), r.Errors.Unexpected)
+	}
+	// Little's law, exactly, but for what a histogram cannot tell apart.
+	inside, law := r.InFlight*float64(r.Took), float64(r.Service.sum)+float64(r.Rest)
+	if math.Abs(inside-law) > 1e-3*inside+float64(r.Requests)*100 {
+		t.Errorf("%.0f ns in flight, and %.0f by the answers' clocks (%v of them the rest)", inside, law, r.Rest)
 	}
 	var ticked uint64
 	for _, tick := range r.Ticks {
@@ -198,17 +204,17 @@ func TestRunSeesChanges(t *testing.T) {
 			fmt.Fprint(w, "hello!")
 		}
 	})
-	c := Config{URL: url, Connections: 1, Requests: 100, Duration: 30 * time.Second}
+	c := Config{URL: url, Connections: 1, Requests: 100, Duration: 30 * time.Second, Alike: true}
 	r, err := Run(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	consistent(t, r)
-	if r.Requests != 100 || r.Status[503] != 25 || r.Errors.Changed != 50 || r.Latency.Count() != 50 || !strings.Contains(r.Errors.First, "first answer") {
+	if r.Requests != 100 || r.Varied != 50 || r.Status[503] != 25 || r.Errors.Unexpected != 50 || r.Latency.Count() != 50 || !strings.Contains(r.Errors.First, "first answer") {
 		t.Errorf("%d requests, status %v, errors %+v, %d in the histogram", r.Requests, r.Status, r.Errors, r.Latency.Count())
 	}
-	c.Varies = true
-	if r = exactly(t, c); r.Latency.Count() != 100 {
+	c.Alike = false
+	if r = exactly(t, c); r.Latency.Count() != 100 || r.Varied != 50 {
 		t.Errorf("answers that may vary: %d in the histogram", r.Latency.Count())
 	}
 }

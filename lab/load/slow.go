@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/netip"
@@ -33,8 +34,10 @@ type slow struct {
 	untried  int
 	opened   int
 	limited  bool
-	left     uint64 // answers still wanted
-	reserved uint64 // requests that may become answers
+	left     uint64 // requests still to be sent
+	told     bool   // that none is left, and none in flight
+	supply   *supply
+	streams  []stream // of all connections, in their order
 	flying   uint64
 	flownAt  int64
 	opensAt  int64
@@ -53,7 +56,15 @@ func newSlow(p *plan) (driver, error) {
 	var sources atomic.Uint32
 	o := client.Options{
 		Protocol: string(p.Protocol), URL: p.URL, Paths: p.Paths, Header: p.Header, Insecure: p.Insecure,
-		Message: p.Message, Streams: p.Streams, Timeout: p.Timeout,
+		Message: p.Message, Streams: p.Streams, Timeout: p.Timeout, Address: p.ConnectTo,
+		TLS: &tls.Config{SessionTicketsDisabled: true}, // each connection does a whole handshake
+	}
+	if p.TLS != nil {
+		o.TLS = p.TLS.Clone()
+		o.TLS.SessionTicketsDisabled = true
+	}
+	if p.Protocol != WebSocket { // its requests are made by steps
+		o.Paths, o.Header = []string{"/"}, nil
 	}
 	if host, _, err := net.SplitHostPort(p.address); err == nil {
 		if ip, err := netip.ParseAddr(host); err == nil {
@@ -77,7 +88,11 @@ func newSlowOver(p *plan, dialer client.Dialer) *slow {
 	d := &slow{
 		plan: p, dialer: dialer, fulls: make(chan struct{}, 1), due: make(chan int64),
 		slots: make(chan struct{}, maxDialing), tried: make(chan struct{}),
-		untried: p.Connections, pages: make([]page, len(p.Paths)), cur: new(tally), other: new(tally), used: usage(),
+		untried: p.Connections, pages: make([]page, len(p.steps)), supply: newSupply(p, 0), cur: newTally(p), other: newTally(p), used: usage(),
+		streams: make([]stream, p.Connections*max(p.Streams, 1)),
+	}
+	for i := range d.streams {
+		d.streams[i].page, d.streams[i].visitor = p.first(i), p.newVisitor(d.supply)
 	}
 	d.mayAsk.L = &d.mu
 	d.ctx, d.cancel = context.WithCancel(context.Background())
@@ -122,12 +137,12 @@ func (d *slow) stop() ending {
 	d.mu.Unlock()
 	d.cancel()
 	d.wg.Wait()
-	e := ending{connect: d.connect, answers: make([]Answer, len(d.Paths)), gaps: d.gaps.spans}
-	for i, path := range d.Paths {
+	e := ending{connect: d.connect, answers: make([]Answer, len(d.steps)), gaps: d.gaps.spans}
+	for i := range d.steps {
 		if d.pages[i].sample.done {
 			e.answers[i] = d.pages[i].sample.Answer
 		}
-		e.answers[i].Path = path
+		e.answers[i].Path = d.pathOf(i)
 	}
 	if err := d.dialer.Close(); err != nil {
 		e.err = fmt.Errorf("end the connections: %w", err)
@@ -144,6 +159,11 @@ func (d *slow) cut(why cutReason) *tally {
 			d.cur.dropped += d.arrivals.skip(now, d.opensAt)
 		}
 		d.running = false
+		for i := range d.streams {
+			if s := &d.streams[i]; s.asked > 0 {
+				d.cur.under(s.asked, now, d.opensAt)
+			}
+		}
 	}
 	d.fly(now, 0)
 	t := d.cur

@@ -78,7 +78,7 @@ func runFake(t *testing.T, f *fake, c Config) (*Result, error) {
 		t.Fatal(err)
 	}
 	p.base = time.Now()
-	r := &run{plan: p, result: &Result{Status: map[int]uint64{}}}
+	r := &run{plan: p, total: newTally(p), result: &Result{Status: map[int]uint64{}}}
 	r.driver = newSlowOver(p, f)
 	err = r.execute(t.Context())
 	if f.open.Load() != 0 || !f.closed.Load() {
@@ -149,7 +149,7 @@ func TestSlowErrors(t *testing.T) {
 			t.Fatal(err)
 		}
 		e := r.Errors
-		if e.Connect == 0 || e.Timeout == 0 || e.Protocol == 0 || e.Closed == 0 || e.Changed != 0 || e.First == "" {
+		if e.Connect == 0 || e.Timeout == 0 || e.Protocol == 0 || e.Closed == 0 || e.Unexpected != 0 || e.First == "" {
 			t.Errorf("errors: %+v", e)
 		}
 		if dials := uint64(f.dialed.Load()); dials < e.Sum() || r.Connect.Count() != dials-e.Connect {

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,17 +17,18 @@ import (
 // A stream is one goroutine of the slow driver, or rather what is left of it
 // when its connection is opened anew.
 type stream struct {
-	page int
-	due  int64 // when the request should have been sent
-	held bool  // and it still has to be
+	page    int32
+	visitor *visitor // nil where requests are always the same
+	due     int64    // when the request should have been sent
+	held    bool     // and it still has to be
+	asked   int64    // when it was sent; 0: it is not under way
+	body    bytes.Buffer
 }
 
 // keep keeps one connection open, and its streams busy, until stop.
 func (d *slow) keep(number int) {
-	streams := make([]stream, max(d.Streams, 1))
-	for i := range streams {
-		streams[i].page = (number*len(streams) + i) % len(d.pages)
-	}
+	each := max(d.Streams, 1)
+	streams := d.streams[number*each : (number+1)*each]
 	tried, backoff := false, time.Duration(0)
 	for d.ctx.Err() == nil {
 		conn, err := d.dial()
@@ -134,11 +136,13 @@ func (d *slow) take(s *stream) bool {
 		return d.ctx.Err() == nil
 	}
 	d.mu.Lock()
-	for !d.stopped && (!d.running || d.limited && d.reserved >= d.left) {
+	for !d.stopped && (!d.running || d.limited && d.left == 0) {
 		d.mayAsk.Wait()
 	}
 	stopped, open := d.stopped, d.arrivals != nil
-	d.reserved++
+	if d.limited && !stopped {
+		d.left--
+	}
 	d.mu.Unlock()
 	if stopped {
 		return false
@@ -163,12 +167,13 @@ func (d *slow) take(s *stream) bool {
 
 // ask does one request; it reports false when the connection is of no more use.
 func (d *slow) ask(conn client.Conn, s *stream, answered *atomic.Bool) bool {
-	page := &d.pages[s.page]
+	page, step := &d.pages[s.page], d.steps[s.page]
 	d.mu.Lock()
 	now := d.clock()
 	if d.Arrival == Closed {
 		s.due = now // what waited for a connection was not sent yet
 	}
+	s.asked = now
 	d.fly(now, 1)
 	var tee io.Writer
 	first := !page.sample.taken
@@ -176,13 +181,34 @@ func (d *slow) ask(conn client.Conn, s *stream, answered *atomic.Bool) bool {
 		page.sample = sample{taken: true, Answer: Answer{Hash: fnvOffset}}
 		tee = &page.sample
 	}
+	var request client.Request
+	asker, asks := conn.(client.Asker)
+	if asks {
+		if s.visitor != nil {
+			s.visitor.next()
+		}
+		request = step.request(s.visitor)
+	}
 	d.mu.Unlock()
+	if step.readBody {
+		s.body.Reset()
+		if tee = (&limited{&s.body, maxHashed}); first {
+			tee = io.MultiWriter(&page.sample, tee)
+		}
+	}
 
-	a, err := conn.Do(d.ctx, s.page, tee)
+	var a client.Answer
+	var err error
+	if asks {
+		a, err = asker.Ask(d.ctx, request, tee)
+	} else {
+		a, err = conn.Do(d.ctx, 0, tee)
+	}
 
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	end := d.clock()
+	s.asked = 0
 	d.fly(end, -1)
 	if first && err != nil {
 		page.sample = sample{} // another answer may be the first
@@ -190,24 +216,50 @@ func (d *slow) ask(conn client.Conn, s *stream, answered *atomic.Bool) bool {
 		page.sample.complete(&a)
 	}
 	if err != nil {
+		d.cur.under(now, end, d.opensAt)
 		// A target that leaves in good order never took the request: it is
 		// still held. So is nothing else.
 		if s.held = a.Close && errors.Is(err, client.ErrClosed); !s.held {
 			d.failed(err)
+			if d.scenario {
+				s.page = d.after(s.page, false, s.visitor)
+			}
+			d.isFull()
 		}
 		return false
 	}
 	s.held = false
-	d.reserved--
 	if d.Arrival == Closed {
 		d.gaps.answered(end)
 	}
-	d.answered(page, &a, time.Duration(end-s.due), time.Duration(end-now))
+	d.answered(s, &a, now, end)
 	answered.Store(true)
-	if s.page++; s.page == len(d.pages) {
-		s.page = 0
+	d.isFull()
+	return !a.Close && !d.OneShot
+}
+
+// limited passes on what there is room for.
+type limited struct {
+	to   io.Writer
+	room int
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	n := min(len(p), l.room)
+	l.room -= n
+	if _, err := l.to.Write(p[:n]); err != nil {
+		return 0, err
 	}
-	return !a.Close
+	return len(p), nil
+}
+
+// isFull tells, once, that as many requests as are wanted were sent and have ended.
+// d.mu is held.
+func (d *slow) isFull() {
+	if d.limited && d.left == 0 && d.flying == 0 && !d.told {
+		d.told = true
+		d.fulls <- struct{}{}
+	}
 }
 
 // complete fills in what is known at the end of the answer.
@@ -227,8 +279,6 @@ func (s *sample) Write(p []byte) (int, error) {
 
 // failed counts an error. d.mu is held.
 func (d *slow) failed(err error) {
-	d.reserved--
-	d.mayAsk.Broadcast()
 	e := &d.cur.errors
 	switch {
 	case d.ctx.Err() != nil && errors.Is(err, context.Canceled): // by stop
@@ -243,40 +293,24 @@ func (d *slow) failed(err error) {
 	}
 }
 
-// answered counts an answer. d.mu is held.
-func (d *slow) answered(page *page, a *client.Answer, latency, service time.Duration) {
-	right := d.Varies
-	switch {
-	case page.status == 0:
-		page.status, page.body = a.Status, a.Body
-		right = true
-	case page.status == a.Status && page.body == a.Body:
-		right = true
-	case !right:
-		d.cur.fail(&d.cur.errors.Changed, errChanged(a.Status, a.Body, page.status, page.body))
-	}
-	if d.limited {
-		if d.left == 0 { // asked before the window opened
-			return
-		}
-		if d.left--; d.left == 0 {
-			d.fulls <- struct{}{}
-		}
-	}
+// answered counts an answer to what was sent at a time. d.mu is held.
+func (d *slow) answered(s *stream, a *client.Answer, sent, end int64) {
 	t := d.cur
+	step := s.page
+	right := t.judge(d.plan, &d.pages[step], d.steps[step], s.visitor, a.Status, a.Body, &heard{head: a.Head, body: s.body.Bytes()})
+	s.page = d.after(step, right, s.visitor)
+	switch {
+	case d.limited && sent < d.opensAt: // before the window, beside those that are counted
+		t.under(sent, end, d.opensAt)
+		return
+	case a.Status < 0 || a.Status >= len(t.status):
+		t.fail(&t.errors.Protocol, fmt.Errorf("%w: status %d", client.ErrProtocol, a.Status))
+		t.under(sent, end, d.opensAt)
+		return
+	}
 	t.requests++
 	t.bytes += uint64(a.Bytes)
 	t.body += uint64(a.Body)
-	if a.Status < 0 || a.Status >= len(t.status) {
-		t.fail(&t.errors.Protocol, fmt.Errorf("%w: status %d", client.ErrProtocol, a.Status))
-		return
-	}
 	t.status[a.Status]++
-	if !right {
-		return
-	}
-	t.latency.Record(latency)
-	if d.Arrival != Closed {
-		t.service.Record(service)
-	}
+	t.answered(int(step), right, d.Arrival != Closed, s.due, sent, end, d.opensAt)
 }

@@ -13,7 +13,8 @@ type Usage struct {
 	Name string // of its program, at most 15 bytes, as it likes to be called
 	CPU  time.Duration
 
-	start uint64 // tells it from a later one of the same number
+	parent int
+	start  uint64 // tells it from a later one of the same number
 }
 
 // Everybody reads the CPU time of every process of the machine that may be
@@ -42,4 +43,20 @@ func Takers(before, after map[int]Usage) []Usage {
 		return cmp.Or(cmp.Compare(b.CPU, a.CPU), cmp.Compare(a.PID, b.PID))
 	})
 	return takers
+}
+
+// kernelThreads is the process whose children are those of Linux.
+const kernelThreads = 2
+
+// Strangers are the takers that are none of some processes, have not been started by
+// one of them, and are no threads of the kernel, which works for all.
+func Strangers(before, after map[int]Usage, ours ...int) []Usage {
+	return slices.DeleteFunc(Takers(before, after), func(u Usage) bool {
+		for pid := u.PID; pid > 1; pid = after[pid].parent { // 0 for one that has ended
+			if pid == kernelThreads || slices.Contains(ours, pid) {
+				return true
+			}
+		}
+		return false
+	})
 }

@@ -20,7 +20,7 @@ func readEverybody() (map[int]Usage, error) {
 		}
 		line := string(text)
 		name := line[strings.IndexByte(line, '(')+1 : strings.LastIndexByte(line, ')')]
-		all[pid] = Usage{PID: pid, Name: name, CPU: s.User + s.System, start: s.Start}
+		all[pid] = Usage{PID: pid, Name: name, CPU: s.User + s.System, parent: s.Parent, start: s.Start}
 	}
 	return all, nil
 }

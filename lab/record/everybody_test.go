@@ -34,3 +34,19 @@ func TestEverybody(t *testing.T) {
 		t.Errorf("of %d processes this one is %+v", len(all), me)
 	}
 }
+
+// Children of ours are ours, and so are theirs; the kernel's threads are nobody's.
+func TestStrangers(t *testing.T) {
+	t.Parallel()
+	after := map[int]Usage{1: {PID: 1, CPU: 1}, 2: {PID: 2, CPU: 1}}
+	for pid, parent := range map[int]int{3: 2, 10: 1, 11: 10, 12: 11, 20: 1, 21: 20, 30: 99} {
+		after[pid] = Usage{PID: pid, CPU: 1, parent: parent}
+	}
+	var got []int
+	for _, u := range Strangers(nil, after, 10, 20) {
+		got = append(got, u.PID)
+	}
+	if want := []int{1, 30}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}

@@ -63,6 +63,8 @@ type Result struct {
 	Workloads []Workload `json:"workloads"`
 	Samples   []Sample   `json:"samples,omitempty"`
 
+	Requirements []Requirement `json:"requirements,omitempty"`
+
 	Verdicts []Verdict `json:"verdicts,omitempty"`
 	Gates    []Gate    `json:"gates,omitempty"`
 	Tables   []Table   `json:"tables,omitempty"`
@@ -76,6 +78,13 @@ type Result struct {
 // anything, and every report of it is stamped.
 func (r *Result) Void() bool {
 	return slices.ContainsFunc(r.Gates, func(g Gate) bool { return g.Status == Failed })
+}
+
+// A Requirement is what a load had to be like.
+type Requirement struct {
+	Text  string `json:"text"`  // "p99 < 200ms"
+	Met   bool   `json:"met"`   // a figure that is not there meets nothing
+	Found string `json:"found"` // the figure, in words
 }
 
 // Machine is where it was measured. What could not be read is empty.

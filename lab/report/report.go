@@ -29,7 +29,13 @@ const maxPictures = 8
 // NAME.json, NAME.html, NAME.md, NAME.txt (for benchstat) and a PNG of each
 // chart of CPU or memory over time. Each file is there as a whole or not at all.
 // It returns the files that were written, also when some could not be.
-func Files(dir string, res *record.Result) ([]string, error) {
+func Files(dir string, res *record.Result) ([]string, error) { return files(dir, res, false) }
+
+// Draw is Files without the JSON, for a result that was read from some. A file that is
+// there already is left alone, and an error.
+func Draw(dir string, res *record.Result) ([]string, error) { return files(dir, res, true) }
+
+func files(dir string, res *record.Result, again bool) ([]string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("making the folder for the report: %w", err)
 	}
@@ -39,6 +45,9 @@ func Files(dir string, res *record.Result) ([]string, error) {
 	}
 	name := slug(res.Name, "result")
 	files := []file{{name + ".json", Write}, {name + ".html", HTML}, {name + ".md", Markdown}, {name + ".txt", Benchstat}}
+	if again {
+		files = files[1:]
+	}
 	for _, c := range usageCharts(res) {
 		draw := func(w io.Writer, _ *record.Result) error { return PNG(w, c) }
 		files = append(files, file{name + "-" + slug(c.Title, "chart") + ".png", draw})
@@ -51,6 +60,10 @@ func Files(dir string, res *record.Result) ([]string, error) {
 		err := f.write(&b, res)
 		// What was measured is kept even where it cannot be read back.
 		if err == nil || errors.Is(err, errInconsistent) {
+			if _, there := os.Stat(path); again && there == nil {
+				failed = errors.Join(failed, fmt.Errorf("%s is there already: move it, or name another folder", path))
+				continue
+			}
 			if writeErr := writeWhole(path, b.Bytes()); writeErr != nil {
 				err = errors.Join(err, writeErr)
 			} else {

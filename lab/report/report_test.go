@@ -257,6 +257,25 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+// TestDraw: what is drawn again goes over nothing, and leaves the result alone.
+func TestDraw(t *testing.T) {
+	dir := t.TempDir()
+	kept := filepath.Join(dir, "load.md")
+	if err := os.WriteFile(kept, []byte("mine"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	files, err := Draw(dir, fixture(t, "load"))
+	if err == nil || !strings.Contains(err.Error(), "load.md is there already") || len(files) != 4 {
+		t.Errorf("%v, %v", files, err)
+	}
+	if text, err := os.ReadFile(kept); err != nil || string(text) != "mine" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "load.json")); err == nil {
+		t.Error("the result was written again")
+	}
+}
+
 // TestFilesKeepsWhatContradictsItself: what was measured is not lost by a
 // mistake in the lab.
 func TestFilesKeepsWhatContradictsItself(t *testing.T) {

@@ -12,7 +12,7 @@ func (t *trial) progress(arm, workload string) func(load.Tick) {
 	var requests, failed uint64
 	return func(k load.Tick) {
 		requests += k.Requests
-		failed += k.Errors
+		failed += k.Errors.Sum()
 		t.emit(record.Event{
 			Kind: record.EventTick, Arm: arm, Workload: workload,
 			Rate: k.Rate, P50: k.P50, P90: k.P90, P99: k.P99, Requests: requests, Errors: failed,

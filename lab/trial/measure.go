@@ -114,10 +114,15 @@ func (t *trial) block(ctx context.Context) error {
 		return errors.New("nothing to compare: all arms but one were left out (see the notes)")
 	}
 	began := time.Now()
+	machine := gate.Meter{Everybody: true}
+	machine.Window(true)
 	if t.blocks%t.plan.PerRestart == 0 {
 		if err := t.restart(ctx); err != nil {
 			return err
 		}
+	}
+	for _, r := range t.runners {
+		machine.Ours = append(machine.Ours, r.in.PIDs...)
 	}
 	slot, windows, first := t.slotLength(), time.Duration(0), len(t.slots)
 	var samples []record.Sample
@@ -144,6 +149,10 @@ func (t *trial) block(ctx context.Context) error {
 				windows += time.Duration(s.Seconds*float64(time.Second)) + t.plan.Warmup
 			}
 		}
+	}
+	machine.Window(false)
+	for i := range t.slots[first:] {
+		t.slots[first+i].Others, t.slots[first+i].Takers = machine.Others(), machine.Takers()
 	}
 	if t.disturbed(t.slots[first:], time.Since(began)) {
 		t.slots = t.slots[:first] // it is measured again
@@ -347,7 +356,7 @@ func (t *trial) load(ctx context.Context, r *runner, w Workload, length time.Dur
 	}
 	t.keepAnswers(r.Name, w.Name, got.Answers)
 	return finding{
-		slot:   gate.FromLoad(r.Name, w.Name, t.blocks, cfg, got, m.Steal()),
+		slot:   gate.FromLoad(r.Name, w.Name, t.blocks, cfg, got, m.Steal(), -1),
 		values: m.Values(got), load: got, targetCPU: m.TargetCPU(),
 	}, nil
 }
@@ -370,8 +379,15 @@ func (t *trial) keepAnswers(arm, workload string, answers []load.Answer) {
 	if t.answers[arm] == nil {
 		t.answers[arm] = map[string][]load.Answer{}
 	}
-	if t.answers[arm][workload] == nil {
+	kept := t.answers[arm][workload]
+	if kept == nil {
 		t.answers[arm][workload] = answers
+		return
+	}
+	for i, a := range answers[:min(len(answers), len(kept))] {
+		if was := &kept[i]; a.Status != 0 && a.Status == was.Status && (a.Hash != was.Hash || a.Length != was.Length) {
+			was.Varies = true
+		}
 	}
 }
 

@@ -1,7 +1,9 @@
 package trial
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"millrace/lab/gate"
@@ -16,17 +18,31 @@ type repeats struct {
 	count int
 	took  time.Duration
 	worst float64 // the largest share of CPU time that one of them lost
+	taker string  // who had it
+	usual float64 // the least that other programs had, where that may be for the arms
 }
 
-// disturbed reports whether a block is to be measured again, because the
-// hypervisor took CPU time from it, and there is time and patience left. A
+// disturbed reports whether a block is to be measured again, because the hypervisor
+// or other programs took CPU time from it, and there is time and patience left. A
 // machine that is disturbed all the time gets its blocks all the same; the gate
 // then says what that means.
 func (t *trial) disturbed(slots []gate.Slot, took time.Duration) bool {
-	share, known := gate.Stolen(slots)
+	stolen, _ := gate.Stolen(slots) // 0 where it is not known
+	others, _ := gate.Disturbed(slots)
 	r := &t.repeats
+	usual := 0.0
+	if slices.ContainsFunc(t.runners, func(r *runner) bool { return r.Fixed }) {
+		// What somebody else's server has behind it is busy in every block.
+		if r.usual = min(cmp.Or(r.usual, others), others); r.usual > 0 {
+			usual = r.usual
+		}
+	}
+	share, taker := stolen, "the hypervisor"
+	if others > stolen {
+		share, taker = others, "other programs"
+	}
 	switch {
-	case !known || share <= gate.DefaultSteal:
+	case stolen <= gate.DefaultSteal && others-usual <= gate.DefaultOthers:
 		return false
 	case r.count >= (t.lastBlock()+repeatShare-1)/repeatShare:
 		return false
@@ -35,7 +51,9 @@ func (t *trial) disturbed(slots []gate.Slot, took time.Duration) bool {
 	}
 	r.count++
 	r.took += took
-	r.worst = max(r.worst, share)
+	if share > r.worst {
+		r.worst, r.taker = share, taker
+	}
 	return true
 }
 
@@ -43,8 +61,8 @@ func (t *trial) disturbed(slots []gate.Slot, took time.Duration) bool {
 func (t *trial) noteRepeats() {
 	switch r := t.repeats; {
 	case r.count == 1:
-		t.note(fmt.Sprintf("one block was measured again, because the hypervisor took %.1f %% of the CPU time from it", 100*r.worst))
+		t.note(fmt.Sprintf("one block was measured again, because %s took %.1f %% of the CPU time from it", r.taker, 100*r.worst))
 	case r.count > 1:
-		t.note(fmt.Sprintf("%d blocks were measured again, because the hypervisor took up to %.1f %% of the CPU time from them", r.count, 100*r.worst))
+		t.note(fmt.Sprintf("%d blocks were measured again, because %s took up to %.1f %% of the CPU time from them", r.count, r.taker, 100*r.worst))
 	}
 }

@@ -45,3 +45,28 @@ func TestDisturbedBlocksAreRepeated(t *testing.T) {
 		t.Error("more than a quarter of the budget went into repeats")
 	}
 }
+
+// TestBlocksBesideOtherProgramsAreRepeated: a block beside which another program
+// works is measured again, but for what is busy in every block of a server that
+// somebody else has started.
+func TestBlocksBesideOtherProgramsAreRepeated(t *testing.T) {
+	of := func(fixed bool) *trial {
+		return &trial{
+			plan: Plan{Blocks: []int{20}, Budget: time.Minute}, res: new(record.Result), watch: func(record.Event) {},
+			runners: []*runner{{Arm: Arm{Fixed: fixed}}},
+		}
+	}
+	beside := func(share float64) []gate.Slot { return []gate.Slot{{Seconds: 1, Others: share}} }
+	tr := of(false)
+	if tr.disturbed(beside(0.04), time.Second) || !tr.disturbed(beside(0.3), time.Second) {
+		t.Error("30 % for another program, and the block counts, or 4 %, and it does not")
+	}
+	tr.noteRepeats()
+	if notes := strings.Join(tr.res.Notes, "\n"); !strings.Contains(notes, "other programs took 30.0 %") {
+		t.Errorf("notes %q", notes)
+	}
+	tr = of(true)
+	if tr.disturbed(beside(0.3), time.Second) || tr.disturbed(beside(0.31), time.Second) || !tr.disturbed(beside(0.6), time.Second) {
+		t.Error("a database behind the server counts as a disturbance, or what comes on top of it does not")
+	}
+}

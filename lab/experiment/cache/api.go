@@ -244,7 +244,7 @@ func (a *api) load(ctx context.Context, slot trial.TaskSlot, w experiment.Worklo
 	checks := make(chan grades, 1)
 	go func() { checks <- client.beside(beside, rand.New(rand.NewPCG(a.Env.Seed, 0x636865))) }() // a choice that must be repeatable
 	found, err := load.Run(ctx, load.Config{
-		URL: in.url + pageTarget(0), Paths: pageTargets(), Connections: w.Connections, Timeout: requestTimeout, Duration: w.Idle, Varies: s.errors > 0, Window: m.Window,
+		URL: in.url + pageTarget(0), Paths: pageTargets(), Connections: w.Connections, Timeout: requestTimeout, Duration: w.Idle, Alike: s.errors == 0, Window: m.Window,
 	})
 	stop()
 	seen := <-checks

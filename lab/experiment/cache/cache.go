@@ -273,7 +273,7 @@ func (m *measurement) flood(ctx context.Context, url string, count int, object f
 			paths = append(paths, object(i).Target())
 		}
 		got, err := load.Run(ctx, load.Config{
-			URL: url, Paths: paths, Connections: 1, Threads: 1, Requests: uint64(len(paths)), Duration: floodWithin, Timeout: clientTimeout, Varies: true,
+			URL: url, Paths: paths, Connections: 1, Threads: 1, Requests: uint64(len(paths)), Duration: floodWithin, Timeout: clientTimeout,
 		})
 		if err != nil {
 			return err

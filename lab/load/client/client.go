@@ -39,6 +39,20 @@ type Conn interface {
 	Close() error
 }
 
+// An Asker is what the Conn of HTTP is, too: for requests that are made one by one.
+type Asker interface {
+	// Ask sends a request and waits for the complete answer, as Do does.
+	Ask(ctx context.Context, r Request, tee io.Writer) (Answer, error)
+}
+
+// A Request is one for [Asker]. Its Header is all that is sent beside what the
+// protocol demands; Host in it replaces the URL's.
+type Request struct {
+	Method, Path string
+	Header       http.Header
+	Body         []byte // nil: none
+}
+
 // A Messenger is what the Conn of a WebSocket is, too: for those that receive
 // what they have not sent. Calls must not overlap.
 type Messenger interface {
@@ -99,6 +113,8 @@ type Options struct {
 	Streams int
 	// Timeout is for one Dial, and for one Do. 0: 10 s.
 	Timeout time.Duration
+	// Address is the host:port to connect to; empty: the URL's.
+	Address string
 	// LocalAddr names the address a connection comes from, anew for each; its
 	// port should be 0. nil, or an answer of nil: the system chooses.
 	LocalAddr func() net.Addr

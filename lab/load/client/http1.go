@@ -33,18 +33,34 @@ type http1Dialer struct {
 
 func newHTTP1Dialer(t *target) *http1Dialer {
 	d := &http1Dialer{target: t}
-	var head bytes.Buffer
-	fmt.Fprintf(&head, " HTTP/1.1\r\nHost: %s\r\n", t.host)
-	for _, name := range slices.Sorted(maps.Keys(t.header)) {
-		for _, v := range t.header[name] {
-			fmt.Fprintf(&head, "%s: %s\r\n", name, v)
-		}
-	}
-	head.WriteString("\r\n")
 	for _, p := range t.paths {
-		d.requests = append(d.requests, slices.Concat([]byte("GET "+p), head.Bytes()))
+		d.requests = append(d.requests, t.text(Request{Method: http.MethodGet, Path: p, Header: t.header}))
 	}
 	return d
+}
+
+// text is a request as HTTP/1.1 has it.
+func (t *target) text(r Request) []byte {
+	host := t.host
+	if h := r.Header.Get("Host"); h != "" {
+		host = h
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\n", r.Method, r.Path, host)
+	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
+		if name == "Host" {
+			continue
+		}
+		for _, v := range r.Header[name] {
+			fmt.Fprintf(&b, "%s: %s\r\n", name, v)
+		}
+	}
+	if r.Body != nil {
+		fmt.Fprintf(&b, "Content-Length: %d\r\n", len(r.Body))
+	}
+	b.WriteString("\r\n")
+	b.Write(r.Body)
+	return b.Bytes()
 }
 
 func (d *http1Dialer) Dial(ctx context.Context) (Conn, error) {
@@ -81,13 +97,22 @@ func (c *http1Conn) Do(ctx context.Context, path int, tee io.Writer) (Answer, er
 	if err != nil {
 		return Answer{}, err
 	}
+	return c.send(ctx, c.dialer.requests[path], http.MethodGet, c.dialer.paths[path], tee)
+}
+
+// Ask sends a request of its own.
+func (c *http1Conn) Ask(ctx context.Context, r Request, tee io.Writer) (Answer, error) {
+	return c.send(ctx, c.dialer.text(r), r.Method, r.Path, tee)
+}
+
+func (c *http1Conn) send(ctx context.Context, request []byte, method, path string, tee io.Writer) (Answer, error) {
 	if c.ended != nil {
 		return Answer{}, c.ended
 	}
-	a, err := c.exchange(ctx, path, tee)
+	a, err := c.exchange(ctx, request, method, tee)
 	switch {
 	case err != nil:
-		err = classify(ctx, "asking for "+c.dialer.paths[path], err)
+		err = classify(ctx, "asking for "+path, err)
 		c.ended = fmt.Errorf("%w: an earlier request failed: %v", ErrClosed, err) //nolint:errorlint // the earlier kind must not be wrapped beside this one
 	case a.Close:
 		c.ended = fmt.Errorf("%w: the target said so in its last answer", ErrClosed)
@@ -95,7 +120,7 @@ func (c *http1Conn) Do(ctx context.Context, path int, tee io.Writer) (Answer, er
 	return a, err
 }
 
-func (c *http1Conn) exchange(ctx context.Context, path int, tee io.Writer) (Answer, error) {
+func (c *http1Conn) exchange(ctx context.Context, request []byte, method string, tee io.Writer) (Answer, error) {
 	if err := c.guard.begin(ctx); err != nil {
 		return Answer{}, err
 	}
@@ -103,10 +128,10 @@ func (c *http1Conn) exchange(ctx context.Context, path int, tee io.Writer) (Answ
 		return Answer{}, fmt.Errorf("%w: %d bytes came that nobody asked for", ErrProtocol, c.in.Buffered())
 	}
 	from := c.wire.read
-	if _, err := c.guard.conn.Write(c.dialer.requests[path]); err != nil {
+	if _, err := c.guard.conn.Write(request); err != nil {
 		return Answer{}, err
 	}
-	resp, err := c.head()
+	resp, err := c.head(method)
 	if err != nil && c.wire.over {
 		// The parser would call half a line malformed.
 		return Answer{}, io.ErrUnexpectedEOF
@@ -123,10 +148,10 @@ func (c *http1Conn) exchange(ctx context.Context, path int, tee io.Writer) (Answ
 }
 
 // head reads the head of the answer, past interim ones (RFC 9110, 15.2).
-func (c *http1Conn) head() (*http.Response, error) {
+func (c *http1Conn) head(method string) (*http.Response, error) {
 	c.wire.limit = c.wire.read + MaxHead
 	for range maxInterim {
-		resp, err := http.ReadResponse(c.in, nil)
+		resp, err := http.ReadResponse(c.in, &http.Request{Method: method})
 		if err != nil {
 			return nil, err
 		}

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -70,6 +71,7 @@ func (d *http2Dialer) Dial(ctx context.Context) (Conn, error) {
 	}
 	return &roundTripConn{
 		target:   d.target,
+		scheme:   d.scheme,
 		requests: d.requests,
 		trip:     conn.RoundTrip,
 		close:    conn.Close,
@@ -87,34 +89,58 @@ func (d *http2Dialer) Close() error {
 
 // prepare makes a request for each path.
 func (t *target) prepare(scheme string) ([]*http.Request, error) {
-	header := maps.Clone(t.header)
+	requests := make([]*http.Request, 0, len(t.paths))
+	for _, p := range t.paths {
+		r, err := t.request(scheme, Request{Method: http.MethodGet, Path: p, Header: t.header})
+		if err != nil {
+			return nil, err
+		}
+		requests = append(requests, r)
+	}
+	return requests, nil
+}
+
+// request is a request as net/http has it.
+func (t *target) request(scheme string, r Request) (*http.Request, error) {
+	header := maps.Clone(r.Header)
+	if header == nil {
+		header = http.Header{}
+	}
 	if header["User-Agent"] == nil {
 		header["User-Agent"] = []string{""} // "" is none; without the entry there would be a default
 	}
-	requests := make([]*http.Request, 0, len(t.paths))
-	for _, p := range t.paths {
-		u, err := url.ParseRequestURI(p)
-		if err != nil {
-			return nil, fmt.Errorf("reading the path %q: %w", p, err)
-		}
-		path, query, asked := strings.Cut(p, "?")
-		// RawPath: a path is asked for as it was written.
-		requests = append(requests, &http.Request{
-			Method:     http.MethodGet,
-			URL:        &url.URL{Scheme: scheme, Host: t.address, Path: u.Path, RawPath: path, RawQuery: query, ForceQuery: asked && query == ""},
-			Host:       t.host,
-			Header:     header,
-			Proto:      "HTTP/1.1",
-			ProtoMajor: 1,
-			ProtoMinor: 1,
-		})
+	host := t.host
+	if h := header.Get("Host"); h != "" {
+		host = h
+		header.Del("Host")
 	}
-	return requests, nil
+	header.Del("Connection") // there is none in these protocols
+	u, err := url.ParseRequestURI(r.Path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the path %q: %w", r.Path, err)
+	}
+	path, query, asked := strings.Cut(r.Path, "?")
+	// RawPath: a path is asked for as it was written.
+	request := &http.Request{
+		Method:     r.Method,
+		URL:        &url.URL{Scheme: scheme, Host: t.address, Path: u.Path, RawPath: path, RawQuery: query, ForceQuery: asked && query == ""},
+		Host:       host,
+		Header:     header,
+		Proto:      "HTTP/1.1",
+		ProtoMajor: 1,
+		ProtoMinor: 1,
+	}
+	if r.Body != nil {
+		request.ContentLength = int64(len(r.Body))
+		request.Body = io.NopCloser(bytes.NewReader(r.Body))
+	}
+	return request, nil
 }
 
 // A roundTripConn is a connection whose protocol is behind a RoundTrip.
 type roundTripConn struct {
 	*target
+	scheme   string
 	requests []*http.Request
 	trip     func(*http.Request) (*http.Response, error)
 	close    func() error
@@ -132,15 +158,31 @@ func (c *roundTripConn) Do(ctx context.Context, path int, tee io.Writer) (Answer
 	}
 	timed, cancel := context.WithTimeoutCause(ctx, c.timeout, errTooLong)
 	defer cancel()
+	return c.send(ctx, timed, c.requests[path].WithContext(timed), tee)
+}
+
+// Ask sends a request of its own.
+func (c *roundTripConn) Ask(ctx context.Context, r Request, tee io.Writer) (Answer, error) {
+	timed, cancel := context.WithTimeoutCause(ctx, c.timeout, errTooLong)
+	defer cancel()
+	request, err := c.request(c.scheme, r)
+	if err != nil {
+		return Answer{}, fmt.Errorf("%w: %w", ErrProtocol, err)
+	}
+	return c.send(ctx, timed, request.WithContext(timed), tee)
+}
+
+// send sends a request whose context ends with timed.
+func (c *roundTripConn) send(ctx, timed context.Context, request *http.Request, tee io.Writer) (Answer, error) {
 	var a Answer
-	resp, err := c.trip(c.requests[path].WithContext(timed))
+	resp, err := c.trip(request)
 	if err == nil {
 		a.Status, a.Head = resp.StatusCode, resp.Header
 		a.Body, err = drain(resp.Body, tee)
 		resp.Body.Close()
 	}
 	if err != nil {
-		a.Close, err = c.failed(ctx, timed, "asking for "+c.paths[path], err)
+		a.Close, err = c.failed(ctx, timed, "asking for "+request.URL.RequestURI(), err)
 		return a, err
 	}
 	a.Close = c.leaving()

@@ -62,6 +62,7 @@ func (d *http3Dialer) Dial(ctx context.Context) (Conn, error) {
 	asked := d.transport.NewClientConn(conn)
 	return &roundTripConn{
 		target:   d.target,
+		scheme:   "https",
 		requests: d.requests,
 		trip:     asked.RoundTrip,
 		close: func() error {

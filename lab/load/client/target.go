@@ -49,7 +49,7 @@ func schemes(protocol string) []string {
 // parseTarget checks options for all protocols.
 func parseTarget(o *Options) (*target, error) {
 	t := &target{
-		network: "tcp",
+		network: "tcp", address: o.Address,
 		paths:   slices.Clone(o.Paths),
 		header:  make(http.Header, len(o.Header)),
 		message: slices.Clone(o.Message),
@@ -123,7 +123,7 @@ func (t *target) authority(u *url.URL) error {
 			port = "443"
 		}
 	}
-	t.address = net.JoinHostPort(t.name, port)
+	t.address = cmp.Or(t.address, net.JoinHostPort(t.name, port))
 	if len(t.paths) == 0 {
 		t.paths = []string{u.RequestURI()}
 	}

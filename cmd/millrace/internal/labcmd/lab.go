@@ -3,18 +3,15 @@
 package labcmd
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"strings"
 	"time"
 
 	"millrace/cmd/millrace/internal/cli"
 	"millrace/lab/live"
-	"millrace/lab/load"
 	"millrace/lab/record"
 	"millrace/lab/report"
 )
@@ -122,110 +119,13 @@ func Conclude(s cli.Streams, res *record.Result, err error, json bool, keep func
 	return nil
 }
 
-// Request is what the verbs that load a server have in common.
-type Request struct {
-	Connections int           `short:"c" default:"50" placeholder:"N" help:"Connections open at once."`
-	Threads     int           `short:"t" placeholder:"N" help:"Threads of the generator. Default 1, more for more than 10,000 connections."`
-	Paths       string        `placeholder:"FILE" complete:"file" help:"Ask for the paths in this file in turn, one to a line (whole URLs do as well)."`
-	Header      []string      `short:"H" sep:"none" placeholder:"'NAME: VALUE'" help:"Send this header. May be repeated."`
-	Protocol    load.Protocol `placeholder:"NAME" values:"http1,http2,http3,websocket" help:"Speak http1, http2, http3 or websocket. Default: by the URL."`
-	WS          bool          `name:"ws" help:"Upgrade to WebSocket; send a message and await it back, again and again."`
-	Message     string        `placeholder:"TEXT" help:"What to send over WebSocket."`
-	Streams     int           `placeholder:"N" help:"Requests in flight on one HTTP/2 or HTTP/3 connection. Default 1."`
-	Timeout     time.Duration `default:"10s" placeholder:"TIME" help:"An answer that takes longer is an error."`
-	Insecure    bool          `short:"k" help:"Accept any certificate."`
-}
-
-// target is a URL as the protocol has it: --ws makes http: into ws:.
-func (r Request) target(url string) string {
-	if rest, ok := strings.CutPrefix(url, "http"); ok && (r.WS || r.Protocol == load.WebSocket) {
-		return "ws" + rest // https: becomes wss:
-	}
-	return url
-}
-
-// config makes a load of what was typed.
-func (r Request) config() (load.Config, error) {
-	c := load.Config{
-		Connections: r.Connections, Threads: r.Threads, Protocol: r.Protocol, Streams: r.Streams,
-		Timeout: r.Timeout, Insecure: r.Insecure,
-	}
-	if r.Connections < 1 {
-		return c, cli.Usage(fmt.Sprintf("%d connections load nothing", r.Connections), "--connections 50")
-	}
-	if r.WS {
-		c.Protocol = load.WebSocket
-	}
-	if r.Message != "" {
-		c.Message = []byte(r.Message)
-	}
-	var err error
-	if c.Header, err = headers(r.Header); err != nil {
-		return c, err
-	}
-	if r.Paths != "" {
-		c.Paths, err = readPaths(r.Paths)
-	}
-	return c, err
-}
-
-// headers reads 'Name: value' lines as curl's -H takes them.
-func headers(lines []string) (http.Header, error) {
-	h := http.Header{}
-	for _, line := range lines {
-		name, value, ok := strings.Cut(line, ":")
-		name = strings.TrimSpace(name)
-		if !ok || name == "" || strings.ContainsAny(name, " \t\r\n") || strings.ContainsAny(value, "\r\n") {
-			return nil, cli.Usage(fmt.Sprintf("%q is not a header", line), `write it as 'Name: value', for instance --header 'Accept-Encoding: gzip'`)
-		}
-		h.Add(name, strings.TrimSpace(value))
-	}
-	return h, nil
-}
-
-// maxPaths bounds a list of paths: each becomes a prebuilt request.
-const maxPaths = 100_000
-
-// readPaths reads a list of paths or URLs, one to a line; # begins a comment.
-func readPaths(file string) ([]string, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, fmt.Errorf("reading the paths: %w", err)
-	}
-	defer f.Close()
-	var out []string
-	lines := bufio.NewScanner(f)
-	for n := 1; lines.Scan(); n++ {
-		line := strings.TrimSpace(lines.Text())
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		if _, rest, ok := strings.Cut(line, "://"); ok {
-			_, path, _ := strings.Cut(rest, "/")
-			line = "/" + path
-		}
-		if !strings.HasPrefix(line, "/") {
-			return nil, fmt.Errorf("%s:%d: %q is neither a path that begins with / nor a URL", file, n, line)
-		}
-		if out = append(out, line); len(out) > maxPaths {
-			return nil, fmt.Errorf("%s has more than %d paths", file, maxPaths)
-		}
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("reading the paths: %w", err)
-	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("%s has no paths: write one to a line", file)
-	}
-	return out, nil
-}
-
 // Examples end the help of lab's verbs.
 func Examples() cli.Examples {
 	load := []string{
 		"millrace lab load http://127.0.0.1:8080/ -c 50 -d 10s",
 		"millrace lab load https://127.0.0.1:8443/ -k --protocol http2 --streams 8",
 		"millrace lab load http://127.0.0.1:8080/ --rate 2000 --poisson --html load.html",
+		"millrace lab load http://127.0.0.1:8080/login --form user={{user}} --data users.csv --expect 'status 303'",
 		"millrace lab load ws://127.0.0.1:8080/echo -c 1000",
 	}
 	run := []string{"millrace lab run embed-vs-disk --quick --out results"}

@@ -3,7 +3,6 @@ package labcmd
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"millrace/cmd/millrace/internal/cli"
 	"millrace/lab/live"
@@ -14,7 +13,7 @@ import (
 // Report is `millrace lab report`.
 type Report struct {
 	Files []string `arg:"" name:"file" complete:"file" help:"Results that --json or lab run wrote."`
-	Out   string   `placeholder:"DIR" complete:"dir" help:"Write NAME.html, .md and .txt there. Default: beside each file."`
+	Out   string   `placeholder:"DIR" complete:"dir" help:"Write NAME.html, .md, .txt (for benchstat) and PNGs there, but over no file that is there."`
 	Into  string   `placeholder:"FILE" complete:"file" help:"Instead, put one table of all results into this Markdown file, between <!-- lab:benchmarks --> and <!-- /lab:benchmarks -->."`
 }
 
@@ -34,20 +33,19 @@ func (c *Report) Run(s cli.Streams) error {
 	if c.Into != "" {
 		return into(c.Into, results)
 	}
-	for i, res := range results {
-		out := c.Out
-		if out == "" {
-			out = filepath.Dir(c.Files[i])
-		}
+	for _, res := range results {
 		if err := report.Text(s.Out, res, live.Width(s.Out, summaryWidth)); err != nil {
 			return err
 		}
-		files, err := report.Files(out, res)
-		if err != nil {
-			return err
+		if c.Out == "" {
+			continue
 		}
+		files, err := report.Draw(c.Out, res)
 		for _, name := range files {
 			s.Print("wrote %s\n", name)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
