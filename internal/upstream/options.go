@@ -56,7 +56,7 @@ type Options struct {
 
 	// Concurrency is the most requests at once to each address. Event streams and
 	// upgraded connections count until their header only, long answers to slow clients
-	// until their buffer in memory is full. Default 256.
+	// until their buffer in memory is full. Default 1024.
 	Concurrency int `yaml:"concurrency"`
 	// Queue is how many more requests may wait for a free place, over all addresses.
 	// Each client's address (of IPv6, its network of 64 bits) has its turn; those of
@@ -207,7 +207,7 @@ func (o Options) complete() Options {
 	text(&o.Balance, "two_choices")
 	text(&o.HashBy, "url")
 	text(&o.Host, "upstream")
-	number(&o.Concurrency, 256)
+	number(&o.Concurrency, 1024)
 	number(&o.Queue, 1024)
 	number(&o.QueueTimeout, 5*time.Second)
 	number(&o.Streams, 16384)

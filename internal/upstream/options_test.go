@@ -80,7 +80,7 @@ func TestUnmarshalText(t *testing.T) {
 // TestNegative: a negative number is the default, not an endless queue.
 func TestNegative(t *testing.T) {
 	o := Options{To: []string{"http://a"}, Queue: -1, Concurrency: -1, HeaderTimeout: -1}.complete()
-	if o.Queue != 1024 || o.Concurrency != 256 || o.HeaderTimeout != 60*time.Second {
+	if o.Queue != 1024 || o.Concurrency != 1024 || o.HeaderTimeout != 60*time.Second {
 		t.Errorf("%+v", o)
 	}
 }
