@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"millrace/internal/observe/meter"
 	"millrace/internal/wire/compress"
 )
 
@@ -47,7 +48,10 @@ type Background struct {
 
 	maxFolders, maxFiles int64
 
+	sweepOne sync.Mutex // held by sweep
+
 	mu       sync.Mutex
+	clients  *meter.Presence       // of the server; nil: there are always some
 	awake    map[*Handler]struct{} // have had a request, and are swept
 	open     map[*tree]struct{}    // have their directory open
 	sweeping bool                  // sweepLoop runs
@@ -62,12 +66,18 @@ type job struct {
 }
 
 // NewBackground starts a Background for a process that may have so many descriptors; 0:
-// not known.
-func NewBackground(descriptors int) *Background {
+// not known. clients are those of the server, which must count each before it is served;
+// nil: there are always some.
+func NewBackground(descriptors int, clients *meter.Presence) *Background {
 	if descriptors <= 0 {
 		descriptors = math.MaxInt
 	}
+	if clients == nil {
+		clients = &meter.Presence{}
+		clients.Add(1)
+	}
 	b := &Background{
+		clients:    clients,
 		maxFolders: int64(min(maxOpenFolders, descriptors/folderShare)),
 		maxFiles:   int64(min(maxOpenFiles, descriptors/fileShare)),
 		jobs:       make(chan job, maxJobs), closing: make(chan struct{}), built: buildTime(),
@@ -220,31 +230,42 @@ func (b *Background) sweepFromNow() {
 	}
 }
 
-// sweepLoop runs until there is nothing left to sweep, or until Close.
+// firstWait bounds how long the first client waits for a sweep. It takes less than a
+// millisecond for a hundred files, and much longer only where a disk does not answer.
+const firstWait = 50 * time.Millisecond
+
+// sweepLoop sweeps as long as there are clients, and once more before the first of them is
+// served: files may have changed meanwhile. It runs until Close.
 func (b *Background) sweepLoop() {
-	tick := time.NewTicker(sweepEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-b.closing:
-			return
-		case <-tick.C:
-			if !b.sweep() {
-				return
-			}
-		}
+	b.clients.Keep(b.closing, meter.Upkeep{
+		Every: func() time.Duration { return sweepEvery },
+		Turn:  func(time.Time) (more bool) { b.sweep(); return false },
+		First: b.sweepFirst,
+	})
+}
+
+func (b *Background) sweepFirst() {
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		b.sweep()
+	}()
+	late := time.NewTimer(firstWait)
+	defer late.Stop()
+	select {
+	case <-over:
+	case <-late.C:
 	}
 }
 
-// sweep compares what handlers hold with the files. It returns false where there was nothing to sweep.
-func (b *Background) sweep() bool {
+// sweep compares what handlers hold with the files.
+func (b *Background) sweep() {
+	b.sweepOne.Lock()
+	defer b.sweepOne.Unlock()
 	b.mu.Lock()
 	handlers := slices.Collect(maps.Keys(b.awake))
-	b.sweeping = len(handlers) > 0
-	goOn := b.sweeping
 	b.mu.Unlock()
 	for _, h := range handlers {
 		h.during(h.sweep)
 	}
-	return goOn
 }

@@ -8,7 +8,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"millrace/internal/observe/meter"
 	"millrace/internal/process/servertest"
 )
 
@@ -31,7 +34,7 @@ func shared(t *testing.T, b *Background, n int, files map[string]string) (handle
 
 func background(t *testing.T, descriptors int) *Background {
 	t.Helper()
-	b := NewBackground(descriptors)
+	b := NewBackground(descriptors, nil)
 	t.Cleanup(func() { b.Close() })
 	return b
 }
@@ -161,13 +164,60 @@ func TestDirectoryThatIsAnotherOne(t *testing.T) {
 func TestNothingIsSweptForNobody(t *testing.T) {
 	b := background(t, 0)
 	handlers, _ := shared(t, b, 3, map[string]string{"a.txt": "a"})
-	if b.sweep() || b.sweeping {
+	if b.sweeping {
 		t.Error("folders that nobody has visited are swept")
 	}
 	ask(handlers[0], "GET", "/a.txt")
-	if !b.sweep() {
+	if !b.sweeping {
 		t.Error("a file that is held is not swept")
 	}
+}
+
+// TestSweepWithoutClients: while no client is connected nothing is swept, and the first one
+// that comes finds no answer of before a change.
+func TestSweepWithoutClients(t *testing.T) {
+	long := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "a.txt")
+	save := func(text string, age time.Duration) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{file, dir} {
+			if err := os.Chtimes(name, long.Add(-age), long.Add(-age)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	save("old", 2*time.Hour)
+	synctest.Test(t, func(t *testing.T) {
+		var clients meter.Presence
+		b := NewBackground(0, &clients)
+		defer b.Close()
+		h := opener(swept)(t, dir, Options{Background: b})
+		defer h.Close()
+		clients.Add(1)
+		ask(h, "GET", "/a.txt")
+		e := h.table.all()[0]
+		held := e.snapshot.Load()
+		time.Sleep(time.Hour)
+		if looked := time.Since(time.Unix(0, held.checked.Load())); !held.valid() || looked > sweepEvery {
+			t.Fatalf("with a client, the file was looked at %v ago, valid %t", looked, held.valid())
+		}
+		clients.Add(-1)
+		time.Sleep(time.Hour)
+		if looked := time.Since(time.Unix(0, held.checked.Load())); looked < time.Hour-2*sweepEvery {
+			t.Errorf("without a client, the file was looked at %v ago", looked)
+		}
+		save("other", time.Hour)
+		if !held.valid() {
+			t.Fatal("the change was noticed without a sweep: the test proves nothing")
+		}
+		clients.Add(1)
+		if held.valid() {
+			t.Error("the first client may get an answer of before the change")
+		}
+	})
 }
 
 // Closing waits for the work on this folder, and for nothing of the others.

@@ -270,7 +270,7 @@ func (h *Handler) keepCurrent(how freshness) {
 	h.versions.on = len(h.options.Dictionaries) > 0
 	h.background = h.options.Background
 	if h.background == nil {
-		h.background = NewBackground(0)
+		h.background = NewBackground(0, nil)
 	}
 	h.table.background = h.background
 	for _, t := range h.trees {

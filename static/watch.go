@@ -146,6 +146,7 @@ func (h *Handler) watchLoop() {
 				return
 			}
 			h.changed(event)
+			h.background.clients.Poke() // what is void takes memory and files
 		case err, ok := <-h.watch.fs.Errors:
 			if !ok {
 				return

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"millrace/internal/lane"
+	"millrace/internal/observe/meter"
 	"millrace/static/original"
 )
 
@@ -239,25 +240,24 @@ func (s *Source) lost(name string, f *file) {
 }
 
 // sweep invalidates what the lane has of files that are no longer fresh: the next
-// request then asks the host. New starts it, Close waits for it.
+// request then asks the host. It does so as long as there are clients, and before the
+// first of them is served. New starts it, Close waits for it.
 func (s *Source) sweep() {
-	tick := time.NewTicker(sweepEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-s.closing.Done():
-			return
-		case <-tick.C:
+	s.clients.Keep(s.closing.Done(), meter.Upkeep{
+		Every: func() time.Duration { return sweepEvery },
+		Turn:  func(now time.Time) (more bool) { s.invalidate(now); return false },
+		First: func() { s.invalidate(time.Now()) },
+	})
+}
+
+func (s *Source) invalidate(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.files.all() {
+		if e.marked && !now.Before(e.expires) {
+			e.gen.Invalidate()
+			e.marked = false
 		}
-		s.mu.Lock()
-		now := time.Now()
-		for _, e := range s.files.all() {
-			if e.marked && !now.Before(e.expires) {
-				e.gen.Invalidate()
-				e.marked = false
-			}
-		}
-		s.mu.Unlock()
 	}
 }
 

@@ -43,7 +43,7 @@ func (b *bubble) RoundTrip(r *http.Request) (*http.Response, error) {
 func newBubble(t *testing.T, o Options, keep store.Store, h http.HandlerFunc) *bubble {
 	t.Helper()
 	o.From = "https://pictures.example.org"
-	s, err := New(o, keep, slog.New(slog.DiscardHandler))
+	s, err := New(o, keep, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -322,7 +322,7 @@ func FuzzName(f *testing.F) {
 	for _, seed := range []string{"/a.png", "/a/b%20c", "/../x", "/%2e%2e/x", "//evil/x", "/a?b", "/a%3Fb#c", "/\\x", "/a;b", "/@evil", "/a%25b"} {
 		f.Add(seed)
 	}
-	s, err := New(Options{From: "https://pictures.example.org/archive"}, memory.New(1<<20), slog.New(slog.DiscardHandler))
+	s, err := New(Options{From: "https://pictures.example.org/archive"}, memory.New(1<<20), nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		f.Fatal(err)
 	}

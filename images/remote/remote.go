@@ -26,6 +26,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"millrace/internal/bytesize"
+	"millrace/internal/observe/meter"
 	"millrace/static/original"
 	"millrace/store"
 )
@@ -105,6 +106,7 @@ type Source struct {
 	log         *slog.Logger
 	client      *http.Client
 	transport   *http.Transport
+	clients     *meter.Presence
 	via         string // tells our own requests, should they come back
 	loopWarning rate.Sometimes
 
@@ -122,8 +124,8 @@ type Source struct {
 var _ original.Source = (*Source)(nil)
 
 // New makes a source that keeps what it fetches in keep, which stays the
-// caller's.
-func New(o Options, keep store.Store, errorLog *slog.Logger) (*Source, error) {
+// caller's. clients are those of the server; nil: there are always some.
+func New(o Options, keep store.Store, clients *meter.Presence, errorLog *slog.Logger) (*Source, error) {
 	for key, fault := range o.Check() { // any of them
 		return nil, fmt.Errorf("remote: %s: %w", key, fault)
 	}
@@ -154,6 +156,10 @@ func New(o Options, keep store.Store, errorLog *slog.Logger) (*Source, error) {
 			return nil, fmt.Errorf("remote: hosts: %w", err)
 		}
 		s.hosts = append(s.hosts, parsed)
+	}
+	if s.clients = clients; clients == nil {
+		s.clients = &meter.Presence{}
+		s.clients.Add(1)
 	}
 	s.connect()
 	s.closing, s.stop = context.WithCancel(context.Background())

@@ -61,7 +61,7 @@ func open(t *testing.T, o Options) *Source {
 
 func openWith(t *testing.T, o Options, keep store.Store) *Source {
 	t.Helper()
-	s, err := New(o, keep, slog.New(slog.DiscardHandler))
+	s, err := New(o, keep, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -454,7 +454,7 @@ func TestFull(t *testing.T) {
 	keep := memory.New(1000)
 	defer keep.Close()
 	up := startUpstream(t, picture(strings.Repeat("x", 5000)))
-	s, err := New(Options{From: up.URL, Private: true}, keep, slog.New(slog.NewTextHandler(&log, nil)))
+	s, err := New(Options{From: up.URL, Private: true}, keep, nil, slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -78,6 +78,7 @@ type Server struct {
 	admin   *admin.Admin // nil when off
 	server  *server.Server
 	garbage *gogc.Governor
+	outside sync.Once            // counts the clients of ServeHTTP
 	limits  *admit.Table         // what rate limits have counted
 	proofs  []byte               // signs the proofs of clients, where a config has no secret for it
 	recent  *accesslog.Recent    // the latest requests; nil without an admin listener
@@ -168,6 +169,9 @@ func newServer(cfg *config.Config, o Options) *Server {
 	return s
 }
 
+// Clients are all that are connected.
+func (s *Server) Clients() *meter.Presence { return &s.meters.Clients }
+
 // Run serves until ctx ends, and then drains: no new connections, running
 // requests end, the logs are written out. It returns an error when requests
 // had to be cut off.
@@ -205,6 +209,7 @@ func (s *Server) Close() error {
 // part in it, nor has that of a Millrace around this one. It must not be called
 // any more when Run or Close is.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.outside.Do(func() { s.meters.Clients.Add(1) }) // it is not known when they connect
 	s.server.ServeHTTP(w, lane.Outside(r))
 }
 

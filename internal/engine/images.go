@@ -99,7 +99,7 @@ func (b *builder) originals(rc config.Route, keep store.Store) (original.Source,
 		return b.static(rc)
 	}
 	return reuseOrOpen(b, keyOf("remote", []any{rc.Images.Remote, rc.Images.Store}), func() (*remote.Source, io.Closer, error) {
-		r, err := remote.New(*rc.Images.Remote, keep, b.server.errors)
+		r, err := remote.New(*rc.Images.Remote, keep, &b.server.meters.Clients, b.server.errors)
 		return r, r, err
 	})
 }

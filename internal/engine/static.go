@@ -44,7 +44,7 @@ func (b *builder) static(rc config.Route) (*static.Handler, error) {
 	o := *rc.Static
 	o.Log = b.server.errors
 	background, err := reuseOrOpen(b, "static background", func() (*static.Background, io.Closer, error) {
-		all := static.NewBackground(server.Descriptors())
+		all := static.NewBackground(server.Descriptors(), &b.server.meters.Clients)
 		return all, all, nil
 	})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"millrace/internal/observe/meter"
 	"millrace/internal/process/gogc"
 )
 
@@ -33,6 +34,7 @@ func (l *Lane) track(c *Conn) {
 	s.mu.Lock()
 	s.conns[c] = struct{}{}
 	s.mu.Unlock()
+	l.meters.Clients.Add(1)
 	l.meters.Connections.Add(1)
 }
 
@@ -41,6 +43,7 @@ func (l *Lane) untrack(c *Conn) {
 	s.mu.Lock()
 	delete(s.conns, c)
 	s.mu.Unlock()
+	l.meters.Clients.Add(-1)
 	l.meters.Connections.Add(-1)
 }
 
@@ -75,29 +78,41 @@ func (s *Settings) interval() time.Duration {
 	return min(max(min(s.Header, s.Body, s.Write, s.Idle)/4, sweepMin), sweepMax)
 }
 
-// sweeper closes connections that are past a deadline. Started by New, ended
-// by Close.
+// sweeper closes connections that are past a deadline. It has no timer while there are no
+// clients. Started by New, ended by Close.
 func (l *Lane) sweeper() {
 	defer l.done.Done()
-	lastTable := time.Now()
-	var wave gogc.Wave
-	for {
-		timer := time.NewTimer(l.settings.Load().interval())
-		select {
-		case <-l.stop:
-			timer.Stop()
-			return
-		case now := <-timer.C:
-			l.each(func(c *Conn) { c.expire(now.UnixNano()) })
-			if wave.Over(l.handshakes.Load(), now) {
-				l.done.Go(gogc.GiveBack)
-			}
-			if l.on() && now.Sub(lastTable) >= tableEvery {
-				lastTable = now
-				l.table.sweep(now.Unix(), l.siteGone)
-			}
-		}
+	s := sweep{lane: l}
+	l.meters.Clients.Keep(l.stop, meter.Upkeep{
+		Every: func() time.Duration { return l.settings.Load().interval() },
+		Turn:  s.turn,
+	})
+}
+
+// sweep is what the sweeper remembers between its turns.
+type sweep struct {
+	lane  *Lane
+	wave  gogc.Wave
+	table time.Time // when invalid answers were last removed
+	used  bool      // there have been clients since
+}
+
+// turn reports whether there is more to do without clients: invalid answers to remove that
+// hold memory and files, or memory to give back.
+func (s *sweep) turn(now time.Time) (more bool) {
+	l := s.lane
+	l.each(func(c *Conn) { c.expire(now.UnixNano()) })
+	handshakes := l.handshakes.Load()
+	if s.wave.Over(handshakes, now) {
+		l.done.Go(gogc.GiveBack)
 	}
+	clients := l.meters.Clients.Load() > 0
+	if l.on() && (now.Sub(s.table) >= tableEvery || !clients && !s.used) {
+		l.table.sweep(now.Unix(), l.siteGone)
+		s.table, s.used = now, false
+	}
+	s.used = l.on() && (s.used || clients)
+	return s.used || s.wave.Pending(handshakes)
 }
 
 // expire cuts a connection that is past one of its deadlines.

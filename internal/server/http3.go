@@ -229,9 +229,11 @@ func (s *Server) admitHTTP3(addr net.Addr) (gone func(), ok bool) {
 		s.meters.Rejected.Add(0, 1)
 		return nil, false
 	}
+	s.meters.Clients.Add(1)
 	s.meters.Connections.Add(1)
 	s.meters.HTTP3Connections.Add(1)
 	return sync.OnceFunc(func() {
+		s.meters.Clients.Add(-1)
 		s.meters.Connections.Add(-1)
 		s.meters.HTTP3Connections.Add(-1)
 		s.slots.release(client)

@@ -55,6 +55,7 @@ type Memory struct {
 	started bool
 	closed  bool
 	stop    chan struct{}
+	wake    chan struct{} // tells sweep of a first history, or of another age
 	swept   sync.WaitGroup
 }
 
@@ -67,6 +68,7 @@ func NewMemory(keep Keep) *Memory {
 		epoch: rand.Text()[:12], // 60 bits
 		seed:  maphash.MakeSeed(),
 		stop:  make(chan struct{}),
+		wake:  make(chan struct{}, 1),
 	}
 	m.keep.Store(&keep)
 	for i := range m.shards {
@@ -103,6 +105,7 @@ func (m *Memory) Bound(keep Keep) {
 	if m.over() {
 		m.evict()
 	}
+	m.wakeSweep()
 }
 
 // Publish implements Bus. Deliver is called before it returns.
@@ -242,23 +245,51 @@ func (m *Memory) evict() {
 
 // sweep clears the histories that have expired as a whole, and forgets those
 // channels that nobody listens to. The others are trimmed when they are
-// written or read.
+// written or read. It sleeps until the next one expires.
 func (m *Memory) sweep() {
-	t := time.NewTicker(sweepEvery)
-	defer t.Stop()
 	for {
+		var due <-chan time.Time // never
+		next, some := m.clear(time.Now())
+		timer := time.NewTimer(max(time.Until(next), sweepEvery))
+		if some {
+			due = timer.C
+		}
 		select {
 		case <-m.stop:
+			timer.Stop()
 			return
-		case now := <-t.C:
-			age := m.keep.Load().Age
-			if age <= 0 {
+		case <-due:
+		case <-m.wake:
+		}
+		timer.Stop()
+	}
+}
+
+// clear clears the histories that have expired, and returns when the next one will.
+func (m *Memory) clear(now time.Time) (next time.Time, some bool) {
+	age := m.keep.Load().Age
+	if age <= 0 {
+		return next, false
+	}
+	for i := range m.shards {
+		for {
+			n, last := m.shards[i].sweep(now.Add(-age))
+			if n == sweepBatch {
 				continue
 			}
-			for i := range m.shards {
-				for m.shards[i].sweep(now.Add(-age)) == sweepBatch {
-				}
+			if !last.IsZero() && (next.IsZero() || last.Add(age).Before(next)) {
+				next = last.Add(age)
 			}
+			break
 		}
+	}
+	return next, m.kept.Load() > 0
+}
+
+// wakeSweep has sweep look anew at when it must clear.
+func (m *Memory) wakeSweep() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
 	}
 }

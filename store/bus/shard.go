@@ -181,7 +181,9 @@ func (s *shard) append(c *channel, msg Message, seq uint64, own bool) {
 	if h == nil {
 		h = &history{of: c}
 		c.kept = h
-		s.m.kept.Add(1)
+		if s.m.kept.Add(1) == 1 {
+			s.m.wakeSweep()
+		}
 		s.account(h, int64(channelCost+len(c.name)))
 	} else {
 		s.unlink(h)
@@ -331,18 +333,21 @@ func (s *shard) forget(h *history) {
 }
 
 // sweep clears at most sweepBatch histories that were written last before a
-// time, and returns how many.
-func (s *shard) sweep(before time.Time) int {
+// time, and returns how many, and when the next one was written; zero: there is none.
+func (s *shard) sweep(before time.Time) (n int, next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for n := range sweepBatch {
+	for n = range sweepBatch {
 		h := s.first
-		if h == nil || h.messages[len(h.messages)-1].Time.After(before) {
-			return n
+		if h == nil {
+			return n, next
+		}
+		if next = h.messages[len(h.messages)-1].Time; next.After(before) {
+			return n, next
 		}
 		s.forget(h)
 	}
-	return sweepBatch
+	return sweepBatch, next
 }
 
 // link puts a history that was just written at the end of the list.

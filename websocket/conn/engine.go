@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"millrace/internal/observe/meter"
 	"millrace/internal/process/gogc"
 	"millrace/websocket/frame"
 )
@@ -28,7 +29,7 @@ type Engine struct {
 	strand  *strand
 	runners []*runner
 	began   time.Time
-	open    atomic.Int64
+	open    meter.Presence
 	opened  atomic.Int64
 	turn    atomic.Uint32 // which loop is next
 	closed  atomic.Bool
@@ -94,28 +95,26 @@ func (e *Engine) Answer(ctx context.Context) error {
 	return nil
 }
 
-// clock turns the wheels. It is started by NewEngine and ends with Close.
+// clock turns the wheels as long as there are connections. It is started by NewEngine and
+// ends with Close.
 func (e *Engine) clock() {
-	t := time.NewTicker(tickTime)
-	defer t.Stop()
 	w := gogc.Wave{}
-	for {
-		select {
-		case now := <-t.C:
-			if w.Over(e.opened.Load(), now) {
+	e.open.Keep(e.stop, meter.Upkeep{
+		Every: func() time.Duration { return tickTime },
+		Turn: func(now time.Time) (more bool) {
+			opened := e.opened.Load()
+			if w.Over(opened, now) {
 				e.done.Go(gogc.GiveBack)
 			}
-		case <-e.stop:
-			return
-		}
-		if e.open.Load() == 0 {
-			continue
-		}
-		for _, lp := range e.loops {
-			lp.base().post(lp.turnWheel)
-		}
-		e.strand.post(e.strand.turnWheel)
-	}
+			if e.open.Load() > 0 {
+				for _, lp := range e.loops {
+					lp.base().post(lp.turnWheel)
+				}
+				e.strand.post(e.strand.turnWheel)
+			}
+			return w.Pending(opened)
+		},
+	})
 }
 
 // now is the tick of this moment.
@@ -199,6 +198,7 @@ func (e *Engine) count(s *Settings, n int64) {
 	e.open.Add(n)
 	s.open.Add(n)
 	s.Meters.Open.Add(n)
+	s.Meters.Clients.Add(n)
 	if n > 0 {
 		e.opened.Add(n)
 		s.Meters.Opened.Add(e.turn.Load(), 1)

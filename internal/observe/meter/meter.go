@@ -128,6 +128,10 @@ type Meters struct {
 	Sent       Sent
 	LogDropped Counter // access log lines that were not written
 
+	// Clients are all that are connected: Connections, WebSockets, browsers that watch the
+	// dashboard.
+	Clients Presence
+
 	Connections Gauge   // open client connections
 	Accepted    Counter // client connections since the start
 	Rejected    Counter // connections closed at once: limits, failed handshakes

@@ -3,7 +3,8 @@ package meter
 // WebSocket counts what the WebSockets of one route do. Event streams of its
 // channels count as connections, too.
 type WebSocket struct {
-	Route string
+	Route   string
+	Clients *Presence // of the server, to which connections are added, too; nil: none
 
 	Open        Gauge   // connections now
 	Opened      Counter // since the start
@@ -33,7 +34,7 @@ type WebSocket struct {
 // WebSocket returns the counters of a route's WebSockets and makes them at the
 // first call, as Cache does.
 func (m *Meters) WebSocket(route string) *WebSocket {
-	return m.webSockets.get(route, func(route string) *WebSocket { return &WebSocket{Route: route} })
+	return m.webSockets.get(route, func(route string) *WebSocket { return &WebSocket{Route: route, Clients: &m.Clients} })
 }
 
 // WebSockets lists those that exist, ordered by route.

@@ -120,27 +120,24 @@ func New(s Source, a Actions, errors *slog.Logger) *Dashboard {
 // ServeHTTP implements [http.Handler].
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.mux.ServeHTTP(w, r) }
 
-// Run reads the counters once a second until ctx ends.
+// Run reads the counters once a second, as long as there are clients, until ctx ends.
 func (d *Dashboard) Run(ctx context.Context) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
 	defer d.watchers.close()
 	d.mu.Lock()
 	d.recorder = newRecorder(d.source.Meters, time.Now())
 	d.mu.Unlock()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-tick.C:
+	d.source.Meters.Clients.Keep(ctx.Done(), meter.Upkeep{
+		Every: func() time.Duration { return time.Second },
+		Turn: func(now time.Time) (more bool) {
 			d.mu.Lock()
 			d.recorder.record(now)
 			d.mu.Unlock()
 			if d.watchers.any() {
 				d.watchers.send(d.render(d.panels()))
 			}
-		}
-	}
+			return false
+		},
+	})
 }
 
 // panels are all there are, made anew at most once a second.
@@ -150,6 +147,9 @@ func (d *Dashboard) panels() []Panel {
 	now := time.Now()
 	if d.recorder == nil { // Run has not begun
 		d.recorder = newRecorder(d.source.Meters, now)
+	}
+	if now.Sub(d.recorder.last.at) > 2*time.Second { // Run sleeps
+		d.recorder.record(now)
 	}
 	if d.built == nil || !d.at.Equal(d.recorder.last.at) || now.Sub(d.at) > 2*time.Second {
 		d.built, d.at = d.build(now), d.recorder.last.at

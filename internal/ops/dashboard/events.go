@@ -99,6 +99,8 @@ func (d *Dashboard) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer d.watchers.leave(c)
+	d.source.Meters.Clients.Add(1) // Run goes on as long
+	defer d.source.Meters.Clients.Add(-1)
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")

@@ -1,9 +1,11 @@
 package dashboard
 
 import (
+	"context"
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"millrace/internal/observe/meter"
@@ -94,4 +96,47 @@ func TestRefused(t *testing.T) {
 	if len(rows) != 2 || rows[0].Values[1] != 130.0 || rows[0].Values[2] != 5.0 || !strings.HasPrefix(rows[1].Values[0].(string), "HTTP/3") {
 		t.Errorf("the rows are %v", rows)
 	}
+}
+
+// TestSleep: without clients nothing is recorded, and rates are not spread over that time.
+func TestSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := meter.New()
+		d := New(Source{Meters: m}, Actions{}, slog.New(slog.DiscardHandler))
+		ctx, stop := context.WithCancel(t.Context())
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			d.Run(ctx)
+		}()
+		recorded := func() int {
+			synctest.Wait()
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return len(d.recorder.seconds)
+		}
+		m.Clients.Add(1)
+		time.Sleep(time.Minute + time.Millisecond)
+		if n := recorded(); n != 60 {
+			t.Errorf("%d seconds of a minute were recorded", n)
+		}
+		m.Clients.Add(-1)
+		time.Sleep(time.Hour)
+		if n := recorded(); n > 62 {
+			t.Errorf("%d seconds were recorded, though there were no clients after 60", n)
+		}
+		j := m.Job("static")
+		m.Clients.Add(1)
+		time.Sleep(time.Millisecond)
+		for range 100 {
+			j.Fast.Observe(0, 200, 10, time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		recorded()
+		if lately, took := d.recorder.lately(); lately.Requests() != 100 || took > 2*time.Second {
+			t.Errorf("lately %d requests have come in %v", lately.Requests(), took)
+		}
+		stop()
+		<-over
+	})
 }

@@ -52,9 +52,9 @@ type reading struct {
 
 var laneNames = [...]string{"fast", "through", "slow"}
 
-// recorder reads the counters once a second. That costs some ten microseconds for a
-// few routes, so it goes on while nobody looks, and the first page shows the last
-// five minutes. It belongs to one goroutine but for what State guards.
+// recorder reads the counters once a second as long as clients are connected. That costs
+// some ten microseconds for a few routes, so it goes on while nobody looks, and the first
+// page shows the last five minutes. It belongs to one goroutine but for what State guards.
 type recorder struct {
 	meters *meter.Meters
 
@@ -96,6 +96,11 @@ func (r *recorder) record(now time.Time) {
 	read := r.read(now)
 	cpu, memory := usage()
 	read.cpu = cpu
+	if gap := now.Sub(r.last.at); gap >= window { // there was no client: all of it is of the last second
+		r.last.at = now.Add(-time.Second)
+		r.last.cpu = cpu - (cpu-r.last.cpu)*time.Second/gap
+		r.base, r.next = r.last, r.last
+	}
 	diff := read.sum.Since(&r.last.sum)
 	s := second{
 		at: now, requests: diff.Requests(), failed: diff.Between(500, 599), bytes: diff.Bytes,

@@ -171,17 +171,21 @@ func wake(c chan struct{}) {
 
 // Run reads the routes' times until ctx ends, and the recorder.
 func (s *Store) Run(ctx context.Context) {
-	tick := time.NewTicker(refresh)
-	defer tick.Stop()
 	s.look(time.Now())
 	s.record()
 	defer s.stop()
+	var looking sync.WaitGroup
+	defer looking.Wait()
+	looking.Go(func() {
+		s.meters.Clients.Keep(ctx.Done(), meter.Upkeep{
+			Every: func() time.Duration { return refresh },
+			Turn:  func(now time.Time) (more bool) { s.look(now); return false },
+		})
+	})
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-tick.C:
-			s.look(now)
 		case <-s.more:
 			s.record()
 		}

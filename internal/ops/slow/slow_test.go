@@ -48,6 +48,7 @@ func TestThreshold(t *testing.T) {
 		m := meter.New()
 		quick, rare, ws := m.Route("a", "/quick", "proxy"), m.Route("a", "/rare", "proxy"), m.Route("a", "/ws", conversations)
 		running(t, Options{Least: 100 * time.Millisecond, Factor: 2}, m)
+		m.Clients.Add(1)
 		if Slow(quick, 99*time.Millisecond) || !Slow(quick, 100*time.Millisecond) {
 			t.Error("before anything is known, the least time does not count")
 		}
@@ -72,6 +73,13 @@ func TestThreshold(t *testing.T) {
 		synctest.Wait()
 		if !Slow(quick, 100*time.Millisecond) {
 			t.Errorf("slow is still from %v", time.Duration(quick.SlowFrom.Load()))
+		}
+		m.Clients.Add(-1)
+		time.Sleep(2 * refresh)
+		quick.SlowFrom.Store(1)
+		time.Sleep(time.Hour)
+		if quick.SlowFrom.Load() != 1 {
+			t.Error("the times are read while there is no client")
 		}
 	})
 }

@@ -42,6 +42,9 @@ func (w *Wave) Over(opened int64, now time.Time) bool {
 	return true
 }
 
+// Pending reports whether Over will report the end of a wave later on.
+func (w *Wave) Pending(opened int64) bool { return opened-w.freed >= waveSize }
+
 // GiveBack returns memory to the system. It takes as long as a collection of
 // the heap, mostly beside everything else.
 func GiveBack() { debug.FreeOSMemory() }

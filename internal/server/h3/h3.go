@@ -21,6 +21,7 @@ import (
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
 
+	"millrace/internal/observe/meter"
 	"millrace/internal/process/steer"
 	"millrace/internal/server"
 	"millrace/internal/wire/stall"
@@ -70,7 +71,8 @@ type Listener struct {
 	running    sync.WaitGroup // accept, sweep, connections
 	end        context.Context
 	cut        context.CancelFunc // ends end, with Close
-	drained    chan struct{}      // closed by Drain
+	drained    chan struct{}      // closed by Drain or Close
+	open       meter.Presence     // of connections, whose idle timeout sweep sees to
 
 	mu       sync.Mutex
 	conns    map[*quic.Conn]*conn
@@ -207,7 +209,9 @@ func (l *Listener) accept() {
 		}
 		l.conns[qc] = c
 		l.mu.Unlock()
+		l.open.Add(1)
 		l.running.Go(func() {
+			defer l.open.Add(-1)
 			c.serve()
 			c.close(http3.ErrCodeNoError)
 			l.mu.Lock()
@@ -275,21 +279,25 @@ func (l *Listener) settle(w http.ResponseWriter, r *http.Request, waits *stall.H
 // sweep closes connections that have had no request for too long. It ends with
 // Close.
 func (l *Listener) sweep() {
-	tick := time.NewTicker(sweepEvery)
+	l.open.Keep(l.drained, meter.Upkeep{
+		Every: func() time.Duration { return sweepEvery },
+		Turn:  func(now time.Time) (more bool) { l.closeIdle(now); return false },
+	})
+	tick := time.NewTicker(drainEvery)
 	defer tick.Stop()
-	drained := l.drained
 	for {
 		select {
 		case <-l.end.Done():
 			return
-		case <-drained:
-			drained = nil
-			tick.Reset(drainEvery)
 		case now := <-tick.C:
-			for _, c := range l.idle(now) {
-				c.close(http3.ErrCodeNoError)
-			}
+			l.closeIdle(now)
 		}
+	}
+}
+
+func (l *Listener) closeIdle(now time.Time) {
+	for _, c := range l.idle(now) {
+		c.close(http3.ErrCodeNoError)
 	}
 }
 
@@ -376,6 +384,7 @@ func (l *Listener) Close() {
 	l.mu.Lock()
 	if l.draining.IsZero() {
 		l.draining = time.Now()
+		close(l.drained)
 	}
 	all := slices.Collect(maps.Values(l.conns))
 	l.mu.Unlock()

@@ -15,6 +15,7 @@ import (
 	"millrace/cmd/millrace/internal/cli"
 	"millrace/internal/config"
 	"millrace/internal/engine"
+	"millrace/internal/observe/meter"
 	"millrace/internal/ops/admin"
 	"millrace/internal/process/confine"
 	"millrace/internal/process/handover"
@@ -142,28 +143,25 @@ const looking = 10 * time.Second
 // maxReported bounds what it reports: of more, each says the same.
 const maxReported = 100
 
-// watch tells of files and folders that were replaced by others out of reach, until
-// the server ends.
-func (b *sandbox) watch(ctx context.Context, s cli.Streams) {
+// watch tells of files and folders that were replaced by others out of reach, as long as
+// there are clients, until the server ends.
+func (b *sandbox) watch(ctx context.Context, clients *meter.Presence, s cli.Streams) {
 	if b == nil || b.domain == nil {
 		return
 	}
-	tick := time.NewTicker(looking)
-	defer tick.Stop()
 	reported := map[string]bool{}
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		for _, r := range b.domain.Beyond(*b.rules.Load()) {
-			if !reported[r.Path] && len(reported) < maxReported {
-				reported[r.Path] = true
-				s.Log(slog.LevelWarn, b.restart("another file or folder has taken the place of "+r.Path+", and the sandbox reaches only the one from the start").Error())
+	clients.Keep(ctx.Done(), meter.Upkeep{
+		Every: func() time.Duration { return looking },
+		Turn: func(time.Time) (more bool) {
+			for _, r := range b.domain.Beyond(*b.rules.Load()) {
+				if !reported[r.Path] && len(reported) < maxReported {
+					reported[r.Path] = true
+					s.Log(slog.LevelWarn, b.restart("another file or folder has taken the place of "+r.Path+", and the sandbox reaches only the one from the start").Error())
+				}
 			}
-		}
-	}
+			return false
+		},
+	})
 }
 
 // refused is why a server does not start without a sandbox, nil if it does.

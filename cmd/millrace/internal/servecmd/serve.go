@@ -272,7 +272,7 @@ func serve(srv *engine.Server, signals <-chan os.Signal, reload func() error, up
 	watched, unwatch := context.WithCancel(context.Background())
 	var watching sync.WaitGroup
 	watching.Go(func() { upgrade.service.watch(watched, srv.Answer) })
-	watching.Go(func() { upgrade.box.watch(watched, s) })
+	watching.Go(func() { upgrade.box.watch(watched, srv.Clients(), s) })
 	defer watching.Wait()
 	defer unwatch()
 	profile := profiler{taken: srv.Profiled}
