@@ -14,8 +14,8 @@ STATIC = -tags nodynamic
 
 .PHONY: build release packages test race fuzz lint bench pgo docs clean
 
-build: ## one static binary: bin/millrace; what CGO_ENABLED=0 go run has compiled is not compiled again
-	$(GO) build $(STATIC) -ldflags=-s -o bin/millrace ./cmd/millrace
+build: ## static binaries: bin/millrace, bin/millrace-lab; what CGO_ENABLED=0 go run has compiled is not compiled again
+	$(GO) build $(STATIC) -ldflags=-s -o bin/ ./cmd/millrace ./cmd/millrace-lab
 
 release: ## as it is published: without the paths of this machine in it, which compiles everything anew
 	GO=$(GO) packaging/compile -o bin/millrace ./cmd/millrace
@@ -45,7 +45,7 @@ pgo: ## record the profile that builds are optimised by: docs/pgo.md says what i
 
 docs: ## what is made from code and results and checked in: docs/config.md, the schema, the man page, the example config, README's chart, the packages in ARCHITECTURE.md
 	$(GO) test ./internal/config -run TestDocuments -update
-	$(GO) test ./cmd/millrace -run 'TestManual|TestExample' -update
+	$(GO) test ./cmd/millrace ./cmd/internal/labcmd -run 'TestManual|TestExample' -update
 	$(GO) test . -run 'TestPerformanceChart|TestPackageList' -update
 
 clean: ## everything that was built here

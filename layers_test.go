@@ -31,12 +31,12 @@ type room struct{ dir, inside string }
 // new line.
 var layers = [][]room{
 	{
-		{"cmd", "millrace millrace-slim"},
+		{"cmd", "millrace millrace-lab millrace-slim"},
 		{"examples", "embedded-site everything"},
 		{"packaging", "image rename sbom"},
 	},
 	{
-		{"cmd/millrace/internal", "cachecmd packcmd wscmd | servecmd | explaincmd imagescmd importcmd labcmd opscmd | cli"},
+		{"cmd/internal", "cachecmd packcmd wscmd | servecmd | explaincmd imagescmd importcmd labcmd opscmd | cli"},
 	},
 	{
 		{".", "."}, // package millrace: the library that other programs import
@@ -142,15 +142,16 @@ var thirdParty = map[string][]string{
 	"websocket/frame":           {"github.com/klauspost/compress"},
 
 	// What reads the command line.
-	"cmd/millrace":                    {"github.com/alecthomas/kong"},
-	"cmd/millrace/internal/cli":       {"github.com/alecthomas/kong"},
-	"cmd/millrace/internal/cachecmd":  {"github.com/alecthomas/kong"},
-	"cmd/millrace/internal/imagescmd": {"github.com/alecthomas/kong"},
-	"cmd/millrace/internal/packcmd":   {"github.com/alecthomas/kong"},
-	"cmd/millrace/internal/servecmd":  {"github.com/alecthomas/kong"},
-	"cmd/millrace/internal/wscmd":     {"github.com/alecthomas/kong"},
+	"cmd/millrace":           {"github.com/alecthomas/kong"},
+	"cmd/internal/cli":       {"github.com/alecthomas/kong"},
+	"cmd/internal/cachecmd":  {"github.com/alecthomas/kong"},
+	"cmd/internal/labcmd":    {"github.com/alecthomas/kong"},
+	"cmd/internal/imagescmd": {"github.com/alecthomas/kong"},
+	"cmd/internal/packcmd":   {"github.com/alecthomas/kong"},
+	"cmd/internal/servecmd":  {"github.com/alecthomas/kong"},
+	"cmd/internal/wscmd":     {"github.com/alecthomas/kong"},
 
-	"cmd/millrace/internal/opscmd": {"charm.land/bubbletea/v2", "charm.land/lipgloss/v2", "github.com/charmbracelet/x/ansi"},
+	"cmd/internal/opscmd": {"charm.land/bubbletea/v2", "charm.land/lipgloss/v2", "github.com/charmbracelet/x/ansi"},
 	"internal/wire/compress": {
 		"github.com/andybalholm/brotli",
 		"github.com/klauspost/compress",

@@ -152,7 +152,7 @@ func written(m record.Metric, v float64) string {
 func againstTable(res, earlier *record.Result) record.Table {
 	t := record.Table{
 		Title:   "Against " + earlier.Title + " of " + earlier.Started.Format(time.DateTime),
-		About:   "Two runs at two times: what differs may be the machine's doing. lab compare tells.",
+		About:   "Two runs at two times: what differs may be the machine's doing. millrace-lab compare tells.",
 		Columns: []string{"", "then", "now", "change"},
 	}
 	for _, m := range res.Metrics {

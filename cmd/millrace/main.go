@@ -40,16 +40,15 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"millrace/cmd/millrace/internal/cachecmd"
-	"millrace/cmd/millrace/internal/cli"
-	"millrace/cmd/millrace/internal/explaincmd"
-	"millrace/cmd/millrace/internal/imagescmd"
-	"millrace/cmd/millrace/internal/importcmd"
-	"millrace/cmd/millrace/internal/labcmd"
-	"millrace/cmd/millrace/internal/opscmd"
-	"millrace/cmd/millrace/internal/packcmd"
-	"millrace/cmd/millrace/internal/servecmd"
-	"millrace/cmd/millrace/internal/wscmd"
+	"millrace/cmd/internal/cachecmd"
+	"millrace/cmd/internal/cli"
+	"millrace/cmd/internal/explaincmd"
+	"millrace/cmd/internal/imagescmd"
+	"millrace/cmd/internal/importcmd"
+	"millrace/cmd/internal/opscmd"
+	"millrace/cmd/internal/packcmd"
+	"millrace/cmd/internal/servecmd"
+	"millrace/cmd/internal/wscmd"
 	"millrace/static/packfile"
 )
 
@@ -73,8 +72,6 @@ type program struct {
 	Sign       opscmd.Sign        `cmd:"" help:"Sign an address: who has it is let in for a while, where auth says \"signed\"."`
 	Import     importcmd.Command  `cmd:"" help:"Bring the config of another server along."`
 	Compare    importcmd.Compare  `cmd:"" name:"compare-config" help:"Run nginx, Caddy or Apache by its config and Millrace by its own, and show in what their answers differ."`
-	Lab        labcmd.Command     `cmd:"" help:"Measure servers: load one, compare several, run an experiment."`
-	PGO        labcmd.PGO         `cmd:"" name:"pgo" help:"Profile-guided optimisation: record, judge, build with and prove profiles."`
 	Version    cli.VersionCommand `cmd:"" help:"Print which millrace this is."`
 	Completion cli.Completion     `cmd:"" help:"Print a script that completes millrace's command line in a shell."`
 	Man        cli.Man            `cmd:"" help:"Print the manual page (in roff: pipe it to \"man -l -\")."`
@@ -153,7 +150,7 @@ func act(structs any, name string, args []string, j job) int {
 	}
 	switch {
 	case err != nil:
-		err = cli.CommandUsage(err, map[string]cli.Unexpected{"ws": wscmd.Unexpected})
+		err = cli.CommandUsage(err, map[string]cli.Unexpected{"ws": wscmd.Unexpected, "": moved})
 	case alone == nil:
 		err = j.runner(cli.Selected(ctx), ctx, model)()
 	case alone.Name == "version":
@@ -162,6 +159,17 @@ func act(structs any, name string, args []string, j job) int {
 		_, err = io.WriteString(j.Out, cli.Page(cli.Selected(ctx), j.examples))
 	}
 	return j.Explain(err)
+}
+
+// moved says where verbs went that measure; nil: it is none of them.
+func moved(word string, _ *kong.Node) error {
+	switch word {
+	case "lab":
+		return cli.Usage("measuring has a program of its own: millrace-lab", "type millrace-lab in place of millrace lab: it is in the archives beside millrace, and go build ./cmd/millrace-lab makes it")
+	case "pgo":
+		return cli.Usage("profiles are the lab's, which is a program of its own: millrace-lab", "type millrace-lab pgo in place of millrace pgo: it is in the archives beside millrace, and go build ./cmd/millrace-lab makes it")
+	}
+	return nil
 }
 
 // runner calls a verb's Run with what it takes; it is nil when there is no such
@@ -203,7 +211,7 @@ func (j job) runner(verb *kong.Node, ctx *kong.Context, model *kong.Kong) func()
 func examples() cli.Examples {
 	all := cli.Examples{"": {"millrace serve ./public", "millrace cache http://127.0.0.1:5000", "millrace ws --channels", "millrace serve ./photos --images"}}
 	for _, more := range []cli.Examples{
-		cli.OwnExamples(), servecmd.Examples(), cachecmd.Examples(), wscmd.Examples(), imagescmd.Examples(), packcmd.Examples(), labcmd.Examples(), labcmd.PGOExamples(),
+		cli.OwnExamples("millrace"), servecmd.Examples(), cachecmd.Examples(), wscmd.Examples(), imagescmd.Examples(), packcmd.Examples(),
 		opscmd.CertsExamples(), opscmd.PasswordExamples(), explaincmd.Examples(), importcmd.Examples(), opscmd.MaintenanceExamples(), opscmd.SlowExamples(), opscmd.TopExamples(),
 	} {
 		maps.Copy(all, more)

@@ -14,9 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"millrace/cmd/millrace/internal/cli"
-	"millrace/cmd/millrace/internal/packcmd"
-	"millrace/cmd/millrace/internal/servecmd"
+	"millrace/cmd/internal/cli"
+	"millrace/cmd/internal/packcmd"
+	"millrace/cmd/internal/servecmd"
 	"millrace/internal/config"
 )
 

@@ -32,6 +32,8 @@ import (
 	"github.com/quic-go/quic-go/http3"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"millrace/cmd/internal/cli"
+	"millrace/cmd/internal/labcmd"
 	"millrace/internal/ops/admin"
 	"millrace/internal/process/confine"
 )
@@ -52,7 +54,8 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", waiting); err != nil { // the command line comes later, and wins
 		panic(err)
 	}
-	testscript.Main(m, map[string]func(){"millrace": main})
+	lab := func() { os.Exit(labcmd.Main(os.Args[1:], cli.Streams{Out: os.Stdout, Err: os.Stderr})) }
+	testscript.Main(m, map[string]func(){"millrace": main, "millrace-lab": lab})
 }
 
 // TestScripts runs testdata/script on the program as it ships. See their

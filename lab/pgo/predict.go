@@ -99,7 +99,7 @@ func (p Prediction) Sentence() string {
 // Basis says what the figures stand on.
 func (p Prediction) Basis() string {
 	basis := fmt.Sprintf("basis: %d samples (Go code ±%.1f %%); 2–14 %% is what the Go project saw in representative programs "+
-		"(go.dev/doc/pgo), not a law; only `millrace pgo prove` measures", p.Samples, 100*p.Error)
+		"(go.dev/doc/pgo), not a law; only `millrace-lab pgo prove` measures", p.Samples, 100*p.Error)
 	if p.Rough {
 		basis += fmt.Sprintf(". Fewer than %d samples: record longer, under load", roughSamples)
 	}

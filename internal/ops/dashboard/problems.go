@@ -111,6 +111,6 @@ func (d *Dashboard) trafficProblems(say func(l Level, do, what string, args ...a
 		seconds++
 	}
 	if cores := runtime.GOMAXPROCS(0); seconds == 10 && cpu.Seconds() > 0.9*10*float64(cores) {
-		say(Warn, "The profile below, or `millrace pgo record`, shows what it does.", "the server has used %.1f of %d cores for ten seconds", cpu.Seconds()/10, cores)
+		say(Warn, "The profile below, or `millrace-lab pgo record`, shows what it does.", "the server has used %.1f of %d cores for ten seconds", cpu.Seconds()/10, cores)
 	}
 }

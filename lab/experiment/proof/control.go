@@ -115,7 +115,7 @@ func kernelRatio(res *record.Result, arm, workload string) (stats.Estimate, bool
 // profile cannot touch should keep its place.
 func (p *proof) shares(ctx context.Context) {
 	if !p.itself() {
-		p.Note("where the time goes was not looked at: record each executable (millrace pgo record) and compare (millrace pgo diff)")
+		p.Note("where the time goes was not looked at: record each executable (millrace-lab pgo record) and compare (millrace-lab pgo diff)")
 		return
 	}
 	length := sharesQuick

@@ -156,7 +156,7 @@ func (p *proof) workloads() {
 }
 
 // errNoCheckout is what there is no source without.
-var errNoCheckout = errors.New("millrace's source is not here: run this in a checkout, or name two executables (millrace pgo prove --without FILE --with FILE --args ARGS)")
+var errNoCheckout = errors.New("millrace's source is not here: run this in a checkout, or name two executables (millrace-lab pgo prove --without FILE --with FILE --args ARGS)")
 
 // prepare makes the two executables, or looks at those that there are.
 func (p *proof) prepare(ctx context.Context) error {
@@ -261,7 +261,7 @@ func (p *proof) profile(ctx context.Context, dir, pkg string) (file, where strin
 		return file, "the profile is default.pgo of the main package", err
 	}
 	if !p.itself() || p.Env.Bench == nil {
-		return "", "", fmt.Errorf("there is no default.pgo beside %s: name a profile (--profile FILE), millrace pgo record makes one", pkg)
+		return "", "", fmt.Errorf("there is no default.pgo beside %s: name a profile (--profile FILE), millrace-lab pgo record makes one", pkg)
 	}
 	file = filepath.Join(p.Env.Bench.Dir, "out", "lab", "pgo-proof.pgo")
 	const kept = "lab/bench/out/lab/pgo-proof.pgo"

@@ -57,7 +57,7 @@ func generator(ctx context.Context, o options, w io.Writer) error {
 	names := []string{"lab", "wrk"}
 	run := map[string]func() (cost, error){
 		"wrk": func() (cost, error) { return runWrk(ctx, url) },
-		"lab": func() (cost, error) { return runLab(ctx, o.millrace, dir, url) },
+		"lab": func() (cost, error) { return runLab(ctx, o.lab, dir, url) },
 	}
 	costs := map[string][]cost{}
 	var rows strings.Builder
@@ -152,9 +152,9 @@ func runWrk(ctx context.Context, url string) (cost, error) {
 	return perRequest(cmd, n), err
 }
 
-func runLab(ctx context.Context, millrace, dir, url string) (cost, error) {
+func runLab(ctx context.Context, lab, dir, url string) (cost, error) {
 	file := filepath.Join(dir, "load.json")
-	cmd := exec.CommandContext(ctx, millrace, "lab", "load", url, "-c", strconv.Itoa(generatorConns), "-t", "1",
+	cmd := exec.CommandContext(ctx, lab, "load", url, "-c", strconv.Itoa(generatorConns), "-t", "1",
 		"-d", strconv.Itoa(generatorSeconds)+"s", "--warmup", "0s", "--json", file)
 	output, err := cmd.CombinedOutput()
 	if err != nil {

@@ -30,7 +30,8 @@ import (
 
 func main() {
 	o := options{}
-	flag.StringVar(&o.millrace, "millrace", "millrace", "the program, a `file`")
+	flag.StringVar(&o.millrace, "millrace", "millrace", "the server, a `file`")
+	flag.StringVar(&o.lab, "lab", "millrace-lab", "the program that measures, a `file`")
 	flag.StringVar(&o.site, "site", "examples/site", "the `folder` that it serves")
 	flag.IntVar(&o.runs, "runs", 40, "comparisons of millrace with itself")
 	flag.IntVar(&o.found, "found", 5, "comparisons with a slowed server, for each amount")
@@ -54,9 +55,9 @@ func main() {
 }
 
 type options struct {
-	millrace, site, out string
-	runs, found         int
-	generator           bool
+	millrace, lab, site, out string
+	runs, found              int
+	generator                bool
 }
 
 // page is what the server answers: as long as the smallest page of the site
@@ -109,15 +110,15 @@ type verdict struct {
 	Blocks               int
 }
 
-// compare runs millrace lab compare once.
-func compare(ctx context.Context, millrace string, a, b string) (*found, error) {
+// compare runs millrace-lab compare once.
+func compare(ctx context.Context, lab string, a, b string) (*found, error) {
 	dir, err := os.MkdirTemp("", "aa-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "result.json")
-	cmd := exec.CommandContext(ctx, millrace, "lab", "compare", "A="+a, "B="+b, "--quick", "--json", file)
+	cmd := exec.CommandContext(ctx, lab, "compare", "A="+a, "B="+b, "--quick", "--json", file)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	output, err := cmd.CombinedOutput()
 	text, readErr := os.ReadFile(file) // a void result ends with status 1 and is a finding all the same
@@ -214,7 +215,7 @@ func same(ctx context.Context, o options, w io.Writer) (machine *found, wrong in
 	var rows strings.Builder
 	void, done := 0, 0
 	for i := range o.runs {
-		f, err := compare(ctx, o.millrace, command, command)
+		f, err := compare(ctx, o.lab, command, command)
 		if err != nil {
 			return machine, wrong, err
 		}
@@ -238,7 +239,7 @@ func same(ctx context.Context, o options, w io.Writer) (machine *found, wrong in
 		_, _ = fmt.Fprintf(os.Stderr, "same %d of %d: %s; wrong so far: %d\n", i+1, o.runs, strings.Join(cells, "; "), wrong)
 	}
 	_, _ = fmt.Fprintf(w, "## A server against itself\n\n"+
-		"%d runs of `millrace lab compare --quick` with the same command as A and as B. "+
+		"%d runs of `millrace-lab compare --quick` with the same command as A and as B. "+
 		"**%d of them gave a verdict other than equal or undecided** (at most %d may); %d were stamped void by a gate.\n\n"+
 		"| run | B ÷ A, 95 %% interval, verdict | blocks | |\n|---|---|---|---|\n%s\n", done, wrong, max(1, o.runs/20), void, rows.String())
 	return machine, wrong, nil
@@ -258,7 +259,7 @@ func slowed(ctx context.Context, o options, machine *found, w io.Writer) error {
 		about = "The amounts are of user instructions per request."
 	}
 	const probe = 200_000 // rounds: some 0.2 ms, several times what a request costs
-	f, err := compare(ctx, o.millrace, server(0), server(probe))
+	f, err := compare(ctx, o.lab, server(0), server(probe))
 	if err != nil {
 		return err
 	}
@@ -274,7 +275,7 @@ func slowed(ctx context.Context, o options, machine *found, w io.Writer) error {
 		worse := 0
 		var ratios []string
 		for range o.found {
-			f, err := compare(ctx, o.millrace, server(0), server(rounds))
+			f, err := compare(ctx, o.lab, server(0), server(rounds))
 			if err != nil {
 				return err
 			}
