@@ -190,7 +190,7 @@ func (x *exchange) makeKey() string {
 		isMade := func(l field.Line) bool { return slices.Contains(made, l.Name) }
 		q = q.Clone()
 		q.Fields = slices.DeleteFunc(q.Fields, isMade)
-		for _, l := range x.h.proxy.Shared(x.head, x.set.ByHost).Fields {
+		for _, l := range x.h.proxy.Shared(x.head, x.set.ByHost, nil).Fields {
 			if isMade(l) {
 				q.Fields = append(q.Fields, l)
 			}

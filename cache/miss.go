@@ -9,6 +9,7 @@ import (
 	"millrace/internal/lane"
 	"millrace/internal/route/site"
 	"millrace/internal/wire/field"
+	"millrace/internal/wire/message"
 	"millrace/proxy"
 )
 
@@ -21,6 +22,9 @@ type missing struct {
 	fill  *fill.Fill[fetch.Outcome]
 	pages site.Pages // of the route
 	lines field.Lines
+
+	copied message.Request // of the client, which its loop uses again
+	room   proxy.Room      // for what is sent
 }
 
 var missingPool = sync.Pool{New: func() any { return new(missing) }}
@@ -52,7 +56,8 @@ func (h *Handler) passMiss(q *lane.ForwardRequest, x *exchange) lane.RoundTrip {
 // where a goroutine has to do that. The server is chosen last, never for a request
 // that is not sent.
 func (m *missing) lead(q *lane.ForwardRequest) bool {
-	m.head = m.head.Clone()
+	m.head.Copy(&m.copied)
+	m.head = &m.copied
 	switch m.fill, m.fetch = m.claim(m.request(), nil); {
 	case m.fill == nil:
 		return false
@@ -60,7 +65,7 @@ func (m *missing) lead(q *lane.ForwardRequest) bool {
 		m.fill.Leave()
 		return false
 	}
-	if m.h.proxy.Begin(&m.Trip, q, m.fetch.Lead()) && (m.Waits() || m.send(q)) {
+	if m.h.proxy.Begin(&m.Trip, q, m.fetch.Lead(&m.room)) && (m.Waits() || m.send(q)) {
 		return true
 	}
 	m.fetch.GiveUp()
@@ -122,6 +127,7 @@ func (m *missing) Discard() {
 
 func (m *missing) release() {
 	clear(m.lines)
+	m.copied, m.room = message.Request{}, proxy.Room{}
 	m.exchange, m.fetch, m.fill, m.pages, m.lines = exchange{}, nil, nil, nil, m.lines[:0]
 	missingPool.Put(m)
 }

@@ -70,14 +70,19 @@ type outgoing struct {
 // fewFields is how many fields most requests have for the upstream.
 const fewFields = 20
 
-func newOutgoing() *outgoing {
-	m := new(struct {
-		outgoing
-		fields [fewFields]field.Line
-	})
-	m.Fields = m.fields[:0]
-	return &m.outgoing
+// Room is memory for a request to the upstream. The zero value is ready.
+type Room struct {
+	outgoing
+	fields [fewFields]field.Line
 }
+
+// outgoing is for a new request.
+func (r *Room) clear() *outgoing {
+	r.outgoing = outgoing{Request: upstream.Request{Fields: r.fields[:0]}}
+	return &r.outgoing
+}
+
+func newOutgoing() *outgoing { return new(Room).clear() }
 
 // Outgoing makes the request that the upstream gets of a client's: without connection-level
 // fields (RFC 9110, 7.6.1), with Forwarded, X-Forwarded-For, -Proto and -Host and Via, the
@@ -108,9 +113,12 @@ func (h *Handler) outgoing(q *message.Request, o *outgoing) bool {
 // Shared is Outgoing, before [Handler.Constant], for a request whose answer may go to other
 // clients as well. Forwarded then has only the scheme and host of Asked, without the host
 // where answers do not depend on it, nothing about the proxies in between, and nothing of
-// q.Set, which is about who asks.
-func (h *Handler) Shared(q *message.Request, hostCounts bool) *upstream.Request {
-	o := newOutgoing()
+// q.Set, which is about who asks. It is made in room; nil: in memory of its own.
+func (h *Handler) Shared(q *message.Request, hostCounts bool, room *Room) *upstream.Request {
+	if room == nil {
+		room = new(Room)
+	}
+	o := room.clear()
 	h.collect(q, o)
 	first := hop{proto: o.from.asked.proto, host: o.from.asked.host}
 	if !hostCounts {

@@ -138,6 +138,7 @@ type Fetch struct {
 	sent    time.Time         // when it left
 	started *proxy.Trip       // what a loop has started, for the goroutine; nil: nothing
 
+	// Between the leader and the goroutine, from Start on.
 	over   chan struct{}         // closed when the fetch has ended
 	taken  chan struct{}         // closed when the leader reads the answer, or will not
 	answer chan *upstream.Answer // to the leader, unbuffered
@@ -203,10 +204,7 @@ func (f *Fetcher) NewPass(q *Request) (fl *fill.Fill[Outcome], t *Fetch) {
 }
 
 func (f *Fetcher) prepare(fl *fill.Fill[Outcome], q *Request) *Fetch {
-	return &Fetch{
-		Request: *q, c: &f.c, fetcher: f, fill: fl, at: f.c.Purges.Index().Now(),
-		over: make(chan struct{}), taken: make(chan struct{}), answer: make(chan *upstream.Answer), hints: make(chan Hint, maxHints),
-	}
+	return &Fetch{Request: *q, c: &f.c, fetcher: f, fill: fl, at: f.c.Purges.Index().Now()}
 }
 
 // Refresh fetches in the background what is stored and stale, unless a fetch for it is
@@ -225,6 +223,7 @@ func (f *Fetcher) Refresh(q Request, o *object.Object) {
 	q.Head = q.Head.Clone()
 	q.Head.Method, q.Trace, q.Gone = http.MethodGet, nil, gone() // whoever came is not waited for; an answer for one alone is for nobody
 	t := f.New(fl, &q, o)
+	t.open()
 	f.c.Start(func() {
 		defer f.refreshes.Add(-1)
 		defer fl.Leave()
@@ -233,7 +232,16 @@ func (f *Fetcher) Refresh(q Request, o *object.Object) {
 }
 
 // Start begins the fetch, which goes on without its leader.
-func (t *Fetch) Start() { t.c.Start(t.run) }
+func (t *Fetch) Start() {
+	t.open()
+	t.c.Start(t.run)
+}
+
+// open makes the channels. A fetch that an event loop drives to its end needs none.
+func (t *Fetch) open() {
+	t.over, t.taken = make(chan struct{}), make(chan struct{})
+	t.answer, t.hints = make(chan *upstream.Answer), make(chan Hint, maxHints)
+}
 
 // Wait returns the outcome, or ctx's error, or fill.ErrBroken.
 func (t *Fetch) Wait(ctx context.Context) (Outcome, error) { return t.fill.Wait(ctx) }
@@ -248,7 +256,8 @@ func (t *Fetch) Answer() <-chan *upstream.Answer { return t.answer }
 // Over is closed when the fetch has ended.
 func (t *Fetch) Over() <-chan struct{} { return t.over }
 
-// Take says that the leader reads the answer, or never will. It may be called again.
+// Take says, after Start, that the leader reads the answer, or never will. It may be
+// called again.
 func (t *Fetch) Take() { t.take.Do(func() { close(t.taken) }) }
 
 // Finish ends a fetch whose answer its leader has taken.

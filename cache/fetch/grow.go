@@ -78,7 +78,7 @@ func (t *Fetch) grow(ctx context.Context, a *upstream.Answer, d verdict) {
 		t.fill.Settle(Outcome{Err: err, Object: t.fallback()}) // of no effect once the answer was shown
 		return
 	}
-	t.commit(o, body, out.Reason == "")
+	t.commit(o, body, out.Reason == "", false)
 	v.show()
 }
 

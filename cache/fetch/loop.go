@@ -14,10 +14,12 @@ import (
 // calls Sent, and calls Arrived with the answer. If Arrived refuses that, or anything goes
 // wrong, a goroutine goes on: GoOn, and then [Fetch.Start]. None of these methods waits.
 
-// Lead begins a fetch that an event loop drives, and returns the request to send.
-func (t *Fetch) Lead() *upstream.Request {
+// Lead begins a fetch that an event loop drives, and returns the request to send, which
+// is made in room. The loop may use that again, and what t.Head points to, after Arrived
+// or GiveUp.
+func (t *Fetch) Lead(room *proxy.Room) *upstream.Request {
 	t.c.Meters.Fills.Add(1)
-	t.out = t.request(true)
+	t.out = t.request(true, room)
 	return t.out
 }
 
@@ -39,7 +41,7 @@ func (t *Fetch) Arrived(a *upstream.Answer, content []byte) (out Outcome, ok boo
 		out = t.begin(context.Background(), a, v) // nothing of it waits
 		_, err := out.Body.Write(content)
 		out.Body.Close(err)
-		t.commit(out.Object, out.Body, out.Reason == "")
+		t.commit(out.Object, out.Body, out.Reason == "", true)
 		t.fill.Settle(out)
 	case handOver:
 		out = t.makePrivate(v.reason)
@@ -65,9 +67,10 @@ func (t *Fetch) GoOn(ctx context.Context, started *proxy.Trip) {
 func (t *Fetch) GiveUp() {
 	t.c.Meters.Fills.Add(-1)
 	if !t.fill.Abandon() {
+		t.Head, t.out = t.Head.Clone(), nil
 		t.Gone = gone()
-		t.Take()
 		t.Start()
+		t.Take()
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"millrace/cache/rfc9111"
 	"millrace/internal/upstream"
 	"millrace/internal/wire/field"
+	"millrace/proxy"
 )
 
 // send sends the request to the upstream, or goes on with what an event loop has started,
@@ -29,9 +30,9 @@ func (t *Fetch) hint(status int, fields field.Lines) error {
 	return nil
 }
 
-// request makes the request for the upstream.
-func (t *Fetch) request(validate bool) *upstream.Request {
-	out := t.c.Proxy.Shared(t.Head, t.Settings.ByHost)
+// request makes the request for the upstream, in room; nil: in memory of its own.
+func (t *Fetch) request(validate bool, room *proxy.Room) *upstream.Request {
+	out := t.c.Proxy.Shared(t.Head, t.Settings.ByHost, room)
 	out.Key, out.OnSuspect = t.Key, t.c.Purges.OnSuspect(t.URL())
 	if out.Asks {
 		out.Query, out.Asks = t.Settings.Key.Query(out.Query)

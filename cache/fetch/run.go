@@ -62,7 +62,7 @@ func (t *Fetch) run() {
 func (t *Fetch) ask(ctx context.Context, validate bool) (handed bool) {
 	step := t.Trace.Begin(trace.Upstream)
 	if t.started == nil {
-		t.out, t.sent = t.request(validate), time.Time{}
+		t.out, t.sent = t.request(validate, nil), time.Time{}
 	}
 	if t.sent.IsZero() { // or a loop has sent it
 		t.sent = time.Now()

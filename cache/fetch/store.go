@@ -91,8 +91,9 @@ func withoutOrigin(h http.Header) http.Header {
 	return c
 }
 
-// commit stores a whole answer, or gives up its place on the disk.
-func (t *Fetch) commit(o *object.Object, body *fill.Body, keep bool) {
+// commit stores a whole answer, or gives up its place on the disk. What is stored is o
+// itself if it is unseen, which nobody else has yet.
+func (t *Fetch) commit(o *object.Object, body *fill.Body, keep, unseen bool) {
 	size, ok := body.Whole()
 	if !ok { // it did not say how large it is, and there was no place for all of it
 		t.fetcher.passes.add(t.Key)
@@ -102,7 +103,10 @@ func (t *Fetch) commit(o *object.Object, body *fill.Body, keep bool) {
 		tier.Discard(body)
 		return
 	}
-	done := o.Clone()
+	done := o
+	if !unseen {
+		done = o.Clone()
+	}
 	done.Size = size
 	if body.Spilt() != nil {
 		if t.c.Tiers.Commit(t.Key, done, body) {
