@@ -90,11 +90,11 @@ func (o CompareOptions) plan(res *record.Result) (trial.Plan, error) {
 	p := trial.Plan{
 		Decide: []string{"user_instructions", "cpu_ns", "requests_per_second", "latency_p99_ns"},
 		Delta:  o.Delta, Differ: o.Differ, Seed: o.Seed,
-		Blocks: []int{12, 18, 24}, Slot: 250 * time.Millisecond, Warmup: 50 * time.Millisecond,
+		Blocks: []int{12, 24, 48}, Slot: 250 * time.Millisecond, Warmup: 50 * time.Millisecond,
 		Budget: 60 * time.Second,
 	}
 	if o.Mode == record.Full {
-		p.Blocks, p.PerRestart = []int{24, 48, 72}, 2
+		p.Blocks, p.PerRestart = []int{24, 72, 160}, 2
 		p.Slot, p.Warmup, p.Budget = time.Second, 200*time.Millisecond, 10*time.Minute
 	}
 	if o.Blocks != nil {

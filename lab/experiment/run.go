@@ -264,7 +264,8 @@ func (r *Run) plan(arms []trial.Arm) trial.Plan {
 		p.Workloads = append(p.Workloads, r.workload(w))
 	}
 	if len(p.Blocks) == 0 { // every restart is one finding
-		p.Blocks = []int{stats.FewestBlocks(figures, stats.Rule{Delta: s.Delta})}
+		n := stats.FewestBlocks(figures, stats.Rule{Delta: s.Delta, Looks: stats.MaxLooks})
+		p.Blocks = []int{n, 2 * n, 4 * n} // as long as something is undecided and there is time
 	}
 	return p
 }

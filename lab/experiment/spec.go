@@ -63,6 +63,7 @@ type Spec struct {
 	Blocks         []int // empty: as many as can give a verdict at all
 	PerRestart     int
 	Unlimited      bool          // it takes the time that it takes
+	Minutes        int           // that a full run takes; 0: as the budget says
 	Reserve        time.Duration // kept of the budget for what comes after the trial
 
 	Ours      string                        // millrace's arm, where a workload names none

@@ -134,7 +134,7 @@ func TestPlan(t *testing.T) {
 		t.Fatalf("%+v, %v", arms, err)
 	}
 	p := r.plan(arms)
-	if err := p.Check(); err != nil || len(p.Workloads) != 2 || len(p.Also) != 0 || p.Budget <= 0 || len(p.Blocks) != 1 || p.Blocks[0] < 8 {
+	if err := p.Check(); err != nil || len(p.Workloads) != 2 || len(p.Also) != 0 || p.Budget <= 0 || len(p.Blocks) != 3 || p.Blocks[0] < 8 || p.Blocks[2] != 4*p.Blocks[0] {
 		t.Errorf("%+v, %v", p, err)
 	}
 	r.Spec.Unlimited, r.Chosen = true, []Workload{{Name: "many", Connections: 9}, {Name: "few", Connections: 1, Arms: []string{"a"}}}
@@ -180,9 +180,15 @@ func TestRatios(t *testing.T) {
 	headline.Headline, headline.Goal = true, 0
 	for _, chosen := range [][]Workload{{w}, {headline}, {w, headline}} {
 		r.Chosen = chosen
-		if got, want := r.answer(), `Millrace spends 2.00 (2.00–2.00) of nginx's on “r”`; got != want {
+		if got, want := r.answer(), `does Millrace spend less than nginx? not decided here on “r” (2.00 (2.00–2.00) in 3 rounds)`; got != want {
 			t.Errorf("%s, not %s", got, want)
 		}
+	}
+	for block := range 2 {
+		res.Samples = append(res.Samples, sample("nginx", "r", 3+block, CPU, 100), sample("millrace", "r", 3+block, CPU, 150))
+	}
+	if got, want := r.answer(), `does Millrace spend less than nginx? no on “r” (2.00 (1.50–2.00) in 5 rounds)`; got != want {
+		t.Errorf("%s, not %s", got, want)
 	}
 	r.Res = &record.Result{}
 	if got := r.answer(); got != "" {
@@ -198,33 +204,36 @@ func verdict(o record.Outcome, ratio, low, high float64) record.Verdict {
 	return record.Verdict{Workload: "w", Metric: CPU, Arm: "b", Baseline: "a", Outcome: o, Ratio: ratio, Low: low, High: high, Delta: 0.05}
 }
 
-// A headline says what its verdicts say: the outcome, with the interval.
+// A headline says what its verdicts say to a question, and a quick run how to decide
+// what is open.
 func TestAnswer(t *testing.T) {
-	ask := []Sentence{
-		{Begin: "CPU: ", Arm: "b", Against: "a", Metric: CPU, Workloads: []string{"w"}},
-		{Arm: "b", Against: "a", Metric: CPU, Better: "yes ({figure} of {other}, published {published})", Worse: "no", Equal: "the same", Undecided: "not decided here"},
-		{Arm: "b", Metric: CPU, Format: "it takes {figure}"},
-		{Arm: "x", Against: "a", Metric: CPU},
-	}
 	few := verdict(record.Undecided, 0.8, 0.6, 0.9)
 	few.Why = "two blocks are too few"
 	if got := Difference(few); got != "undecided [−40.0 %, −10.0 %] (two blocks are too few)" {
 		t.Error(got)
 	}
+	better, worse := verdict(record.Better, 0.5, 0.4, 0.6), verdict(record.Worse, 1.5, 1.4, 1.6)
+	equal, open := verdict(record.Equal, 1, 0.99, 1.01), verdict(record.Undecided, 0.8, 0.6, 1.2)
+	better.Workload, equal.Workload, open.Workload = "u", "v", "x"
+	r := &Run{
+		Res: &record.Result{
+			Verdicts:  []record.Verdict{open, worse, better, equal},
+			Workloads: []record.Workload{{Name: "u"}, {Name: "v"}, {Name: "w"}, {Name: "x"}, {Name: "other"}},
+		},
+		Spec: &Spec{Published: map[string]map[string]float64{"w": {"a": 10, "b": 11}}},
+	}
 	for _, c := range []struct {
-		v    record.Verdict
+		ask  Sentence
+		full bool
 		want string
 	}{
-		{verdict(record.Better, 0.5, 0.4, 0.6), "CPU: −50.0 % [−60.0 %, −40.0 %], better on “w”; yes (50 ns of 100 ns, published +10.0 %); it takes 50 ns"},
-		{verdict(record.Worse, 1.5, 1.4, 1.6), "CPU: +50.0 % [+40.0 %, +60.0 %], worse on “w”; no; it takes 50 ns"},
-		{verdict(record.Equal, 1, 0.99, 1.01), "CPU: equal within ±5 % [−1.0 %, +1.0 %] on “w”; the same; it takes 50 ns"},
-		{verdict(record.Undecided, 0.8, 0.6, 1.2), "CPU: undecided [−40.0 %, +20.0 %] on “w”; not decided here; it takes 50 ns"},
+		{Sentence{Ask: "Less?", Arm: "b", Against: "a", Metric: CPU, Workloads: []string{"u", "w"}}, false, "Less? yes on “u” (−50.0 % [−60.0 %, −40.0 %], better); no on “w” (+50.0 % [+40.0 %, +60.0 %], worse, published +10.0 %)"},
+		{Sentence{Ask: "More?", Arm: "b", Against: "a", Metric: CPU, Workloads: []string{"w"}, Yes: record.Worse}, false, "More? yes on “w” (+50.0 % [+40.0 %, +60.0 %], worse, published +10.0 %)"},
+		{Sentence{Ask: "Less?", Arm: "b", Against: "a", Metric: CPU, Workloads: []string{"v", "x"}}, false, "Less? no on “v” (equal within ±5 % [−1.0 %, +1.0 %]); not decided here on “x” (undecided [−40.0 %, +20.0 %]), run --full for 15 minutes"},
+		{Sentence{Ask: "Less?", Arm: "b", Against: "a", Metric: CPU, Workloads: []string{"x"}}, true, "Less? not decided here on “x” (undecided [−40.0 %, +20.0 %])"},
+		{Sentence{Ask: "Less?", Arm: "nobody", Against: "a", Metric: CPU}, false, ""},
 	} {
-		res := &record.Result{
-			Verdicts: []record.Verdict{c.v}, Workloads: []record.Workload{{Name: "w"}, {Name: "other"}}, Metrics: []record.Metric{{Key: CPU, Unit: "ns"}},
-			Samples: []record.Sample{sample("b", "w", 0, CPU, 50), sample("a", "w", 0, CPU, 100)},
-		}
-		r := &Run{Res: res, Spec: &Spec{Answer: ask, Published: map[string]map[string]float64{"w": {"a": 10, "b": 11}}}}
+		r.Quick, r.Spec.Answer = !c.full, []Sentence{c.ask}
 		if got := r.answer(); got != c.want {
 			t.Errorf("%s\nnot %s", got, c.want)
 		}

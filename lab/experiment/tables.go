@@ -101,7 +101,10 @@ func (r *Run) shown(arm, workload, metric string) string {
 }
 
 // A peerRatio is millrace's figure beside a peer's: the ratios of the rounds.
-type peerRatio struct{ mine, theirs, ratio, least, most float64 }
+type peerRatio struct {
+	mine, theirs, ratio, least, most float64
+	rounds                           int
+}
 
 func (p peerRatio) text() string { return fmt.Sprintf("%.2f (%.2f–%.2f)", p.ratio, p.least, p.most) }
 
@@ -125,7 +128,7 @@ func compareWith(res *record.Result, w Workload, other string) (peerRatio, bool)
 	}
 	return peerRatio{
 		mine: MedianOf(res, w.Ours, w.Name, w.Metric), theirs: MedianOf(res, other, w.Name, w.Metric),
-		ratio: Median(ratios), least: slices.Min(ratios), most: slices.Max(ratios),
+		ratio: Median(ratios), least: slices.Min(ratios), most: slices.Max(ratios), rounds: len(ratios),
 	}, true
 }
 
@@ -317,85 +320,118 @@ func (r *Run) measured(arm, workload, metric string) bool {
 	})
 }
 
-// A Sentence is a part of the answer, which says no more than its figures do: of a
-// verdict its outcome with the interval, of a median the figure. In its texts stand
-// {difference} (a verdict in words), {workload}, {figure} and {other} (the medians of
-// Arm and Against), and {published} (the change that was published).
+// A Sentence is a part of the answer: a question, and what verdicts say to it. It says
+// no more than they do: yes, no, or that it is not decided, each with the interval.
 type Sentence struct {
-	Begin        string // before all of them
-	Arm, Against string // whose verdict; without Against the median of Arm
+	Ask          string // "does millrace spend less CPU time than nginx?"
+	Arm, Against string
 	Metric       string
-	Workloads    []string // patterns; none: all
-	Format       string   // of each workload; they are joined to a list
+	Workloads    []string       // patterns; none: all
+	Yes          record.Outcome // what means yes; empty: better
 
-	// Instead of Format, where the answer is a yes or no: by the outcome.
-	Better, Worse, Equal, Undecided string
-
-	Rows bool // the ratios of the workloads that are headlines, or of all
+	Rows bool // instead, of the workloads that are headlines, or of all: by their rounds
 }
 
-// answer are all sentences that there are figures for.
-func (r *Run) answer() string {
+// The replies to a question, in the order in which they are told.
+const (
+	yes     = "yes"
+	no      = "no"
+	unknown = "not decided here"
+)
+
+// replies are what the workloads say to a question.
+type replies map[string][]string
+
+// say is the question with its replies; empty where there is none.
+func (r *Run) say(question string, said replies) string {
 	var parts []string
-	for _, s := range r.Spec.Answer {
-		if s.Rows {
-			if text := r.rowsAnswer(); text != "" {
-				parts = append(parts, text)
-			}
-			continue
-		}
-		var each []string
-		for _, w := range r.Res.Workloads {
-			if yes, err := named(w.Name, s.Workloads); err != nil || !yes && len(s.Workloads) > 0 {
-				continue
-			}
-			if text := r.sentence(s, w.Name); text != "" {
-				each = append(each, text)
-			}
-		}
-		if len(each) > 0 {
-			parts = append(parts, s.Begin+List(each))
+	for _, reply := range []string{yes, no, unknown} {
+		if len(said[reply]) > 0 {
+			parts = append(parts, reply+" "+List(said[reply]))
 		}
 	}
-	return strings.Join(parts, "; ")
-}
-
-// sentence is a sentence about one workload; empty where nothing is known.
-func (r *Run) sentence(s Sentence, workload string) string {
-	text, difference := s.Format, ""
-	figure := MedianOf(r.Res, s.Arm, workload, s.Metric)
-	if s.Against != "" {
-		v, ok := VerdictOn(r.Res, s.Arm, s.Against, workload, s.Metric)
-		if !ok {
-			return ""
-		}
-		difference = Difference(v)
-		by := map[record.Outcome]string{record.Better: s.Better, record.Worse: s.Worse, record.Equal: s.Equal, record.Undecided: s.Undecided}
-		text = cmp.Or(by[v.Outcome], text, "{difference} on “{workload}”")
-	} else if figure <= 0 {
+	if len(parts) == 0 {
 		return ""
 	}
-	published := ""
-	if p := r.Spec.Published[workload]; p[s.Against] > 0 {
-		published = Change(p[s.Arm] / p[s.Against])
+	if len(said[unknown]) > 0 && r.Quick {
+		parts[len(parts)-1] += fmt.Sprintf(", run --full for %d minutes", cmp.Or(r.Spec.Minutes, fullMinutes))
 	}
-	return strings.NewReplacer("{difference}", difference, "{workload}", workload, "{published}", published,
-		"{figure}", r.shown(s.Arm, workload, s.Metric), "{other}", r.shown(s.Against, workload, s.Metric)).Replace(text)
+	return question + " " + strings.Join(parts, "; ")
 }
 
-// rowsAnswer is about the workloads that count most, or about all where none of
-// these was measured.
-func (r *Run) rowsAnswer() string {
-	for _, all := range []bool{false, true} {
-		var parts []string
-		for _, w := range r.ranked() {
-			if s, ok := compareWith(r.Res, w, w.Arms[0]); ok && (w.Headline || all) {
-				parts = append(parts, fmt.Sprintf("%s of %s's on “%s”", s.text(), w.Arms[0], w.Name))
-			}
+// answer are the replies to all questions.
+func (r *Run) answer() string {
+	var all []string
+	for _, s := range r.Spec.Answer {
+		question, said := s.Ask, replies{}
+		if s.Rows {
+			question, said = r.rows()
+		} else {
+			r.verdicts(s, said)
 		}
-		if len(parts) > 0 {
-			return "Millrace spends " + List(parts)
+		if text := r.say(question, said); text != "" {
+			all = append(all, text)
 		}
 	}
-	return ""
+	return strings.Join(all, ". ")
+}
+
+// verdicts fills in what verdicts say to a question.
+func (r *Run) verdicts(s Sentence, said replies) {
+	for _, w := range r.Res.Workloads {
+		if chosen, err := named(w.Name, s.Workloads); err != nil || !chosen && len(s.Workloads) > 0 {
+			continue
+		}
+		v, ok := VerdictOn(r.Res, s.Arm, s.Against, w.Name, s.Metric)
+		if !ok {
+			continue
+		}
+		reply := no
+		switch v.Outcome {
+		case record.Undecided:
+			reply = unknown
+		case cmp.Or(s.Yes, record.Better):
+			reply = yes
+		}
+		published := ""
+		if p := r.Spec.Published[w.Name]; p[s.Against] > 0 {
+			published = ", published " + Change(p[s.Arm]/p[s.Against])
+		}
+		said[reply] = append(said[reply], fmt.Sprintf("on “%s” (%s%s)", w.Name, Difference(v), published))
+	}
+}
+
+// fullMinutes is what a full run takes.
+const fullMinutes = 15
+
+// fewestRounds is from how many rounds on their extremes say something: of five, they
+// hold the true median with a chance of 94 %.
+const fewestRounds = 5
+
+// rows are about the workloads that count most, or about all where none of these was
+// measured: less in each round is a yes, more in each a no.
+func (r *Run) rows() (question string, said replies) {
+	for _, all := range []bool{false, true} {
+		said = replies{}
+		for _, w := range r.ranked() {
+			s, ok := compareWith(r.Res, w, w.Arms[0])
+			if !ok || !w.Headline && !all {
+				continue
+			}
+			question = "does Millrace spend less than " + w.Arms[0] + "?"
+			reply := unknown
+			switch {
+			case s.rounds < fewestRounds:
+			case s.most < 1:
+				reply = yes
+			case s.least > 1:
+				reply = no
+			}
+			said[reply] = append(said[reply], fmt.Sprintf("on “%s” (%s in %d rounds)", w.Name, s.text(), s.rounds))
+		}
+		if len(said) > 0 {
+			break
+		}
+	}
+	return question, said
 }

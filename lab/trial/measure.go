@@ -43,6 +43,7 @@ type trial struct {
 	slots   []gate.Slot
 	answers gate.Answers
 	spent   time.Duration // in blocks, without the windows and warm-ups themselves
+	length  time.Duration // of windows, as it was last worked out
 	seen    map[string]bool
 	repeats repeats
 }
@@ -270,10 +271,14 @@ func (t *trial) stopAll(which func(*runner) bool) error {
 	return all
 }
 
-// slotLength is how long windows may be so that the budget lasts.
+// slotLength is how long windows may be so that the budget lasts for the first look.
+// For those that come after it, as long as there is time, they stay as long as they were.
 func (t *trial) slotLength() time.Duration {
 	if t.plan.Budget == 0 {
 		return t.plan.Slot
+	}
+	if t.look > 1 && t.length > 0 {
+		return t.length
 	}
 	perBlock := 0
 	for _, w := range t.plan.Workloads {
@@ -284,7 +289,7 @@ func (t *trial) slotLength() time.Duration {
 	if perBlock == 0 {
 		return t.plan.Slot
 	}
-	left := time.Duration(max(1, t.lastBlock()-t.blocks))
+	left := time.Duration(max(1, t.plan.Blocks[0]-t.blocks))
 	available := max(0, t.plan.Budget-time.Since(t.began)) / left
 	// What a block costs beside its windows: as measured, and before anything
 	// is measured, a fair guess of opening connections and starting servers.
@@ -293,7 +298,8 @@ func (t *trial) slotLength() time.Duration {
 		overhead = t.spent / time.Duration(t.blocks)
 	}
 	length := (available-overhead)/time.Duration(perBlock) - t.plan.Warmup
-	return min(max(length, MinSlot), t.plan.Slot)
+	t.length = min(max(length, MinSlot), t.plan.Slot)
+	return t.length
 }
 
 func (t *trial) overBudget() bool {

@@ -109,7 +109,7 @@ type Plan struct {
 	// Slot is the measured window and Warmup the load before it, each time.
 	Slot, Warmup time.Duration
 	// Budget is the time for all of it: slots become shorter than Slot, down
-	// to MinSlot, to keep it, but for workloads that end after so many requests or have a
+	// to MinSlot, so that there is time for the first look, but for workloads that end after so many requests or have a
 	// slot of their own.
 	// 0: no limit.
 	Budget time.Duration

@@ -323,7 +323,11 @@ func TestSlotLength(t *testing.T) {
 	if got := tr.slotLength(); got < 390*time.Millisecond || got > 400*time.Millisecond {
 		t.Errorf("with 0.5 s for a slot and its warm-up: %v", got)
 	}
-	tr.plan.Budget = time.Second
+	tr.plan.Blocks, tr.look = []int{10, 1000}, 2
+	if again := tr.slotLength(); again != tr.length || again < 390*time.Millisecond {
+		t.Errorf("after the first look windows became %v", again)
+	}
+	tr.plan.Budget, tr.look = time.Second, 1
 	if got := tr.slotLength(); got != MinSlot {
 		t.Errorf("with no time left: %v", got)
 	}

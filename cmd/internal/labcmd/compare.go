@@ -25,7 +25,7 @@ type Compare struct {
 	Delta  float64       `default:"1" placeholder:"PERCENT" help:"What counts as equal, in percent."`
 	Differ string        `placeholder:"REASON" help:"Why the answers need not be the same; without it, different answers make the result void."`
 	Path   string        `default:"/" placeholder:"PATH" help:"What to ask a started command for, without --paths."`
-	Blocks []int         `placeholder:"N,N,N" help:"Judge after so many blocks, at most three times. Default 12,18,24, and 24,48,72 with --full."`
+	Blocks []int         `placeholder:"N,N,N" help:"Judge after so many blocks, at most three times. Default 12,24,48, and 24,72,160 with --full, as long as something is undecided and there is time."`
 	Slot   time.Duration `placeholder:"TIME" help:"How long one arm is measured in a block. Default 250ms, and 1s with --full."`
 	Seed   uint64        `placeholder:"N" help:"Repeat the order of another run."`
 

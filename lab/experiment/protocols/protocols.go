@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,7 +18,6 @@ import (
 	"millrace/lab/link"
 	"millrace/lab/load"
 	"millrace/lab/load/client"
-	"millrace/lab/record"
 	"millrace/lab/site"
 	"millrace/lab/stats"
 	"millrace/lab/trial"
@@ -272,32 +270,4 @@ func (m *measurement) report() {
 		}
 		m.Note("the link carried %d packets, lost %d as it should, and %d because too many were under way", c.Delivered, c.Lost, c.Crowded)
 	}
-	m.Res.Answer = answer(m.Res, m.Spec.Peers, m.Chosen)
-}
-
-func answer(res *record.Result, peers []experiment.Peer, chosen []experiment.Workload) string {
-	for _, all := range []bool{false, true} {
-		var parts []string
-		for _, w := range chosen {
-			metric, what := "time_ns", "takes"
-			if w.Name == "small" {
-				metric, what = experiment.CPU, "costs the server"
-			} else if !w.Headline && !all {
-				continue
-			}
-			var figures []string
-			for _, p := range peers {
-				if v := experiment.MedianOf(res, p.Arm, w.Name, metric); v > 0 {
-					figures = append(figures, experiment.Duration(v)+" over "+p.Name)
-				}
-			}
-			if len(figures) > 0 {
-				parts = append(parts, fmt.Sprintf("“%s” %s %s", w.Name, what, experiment.List(figures)))
-			}
-		}
-		if len(parts) > 0 {
-			return strings.Join(parts, "; ")
-		}
-	}
-	return ""
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -129,28 +128,5 @@ func TestVisits(t *testing.T) {
 	w := experiment.Workload{Over: "near", Paths: []string{site.LargePath}, Connections: 1, Count: 1}
 	if _, err := m.download(t.Context(), trial.TaskSlot{Arm: "http3", URL: at, Window: func(bool) {}}, w); !errors.Is(err, experiment.ErrAnswer) {
 		t.Errorf("a file that is too short: %v", err)
-	}
-}
-
-// The answer names what was measured.
-func TestAnswer(t *testing.T) {
-	spec, err := experiment.Read("protocols", record.Quick)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res := &record.Result{}
-	for i, p := range spec.Peers {
-		for _, w := range spec.Workloads {
-			res.Samples = append(res.Samples, record.Sample{Arm: p.Arm, Workload: w.Name, Values: map[string]float64{experiment.CPU: float64(i+1) * 1000, "time_ns": float64(i+1) * 1e6}})
-		}
-	}
-	got := answer(res, spec.Peers, spec.Workloads)
-	for _, want := range []string{"“small” costs the server 1 µs over HTTP/1.1", "“page-lossy” takes 1 ms over HTTP/1.1, 2 ms over HTTP/2 and 3 ms over HTTP/3"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("the answer is %q, without %q", got, want)
-		}
-	}
-	if got := answer(res, spec.Peers, spec.Workloads[1:2]); !strings.HasPrefix(got, "“small-far” takes 1 ms over HTTP/1.1") {
-		t.Errorf("the answer about one alone is %q", got)
 	}
 }
