@@ -22,7 +22,15 @@ import (
 // pooled puts the real pool behind a rig whose upstream is up.
 func pooled(t *testing.T, protocol string, up http.Handler) *rig {
 	t.Helper()
-	r := newRig(t, protocol, Options{}, up)
+	back := httptest.NewServer(up)
+	t.Cleanup(back.Close)
+	return pooledTo(t, protocol, back.URL)
+}
+
+// pooledTo puts the real pool behind a rig whose upstream is at an address.
+func pooledTo(t *testing.T, protocol, addr string) *rig {
+	t.Helper()
+	r := rigTo(t, protocol, to(addr))
 	pool, err := upstream.New(upstream.Options{To: []string{r.back}}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -136,4 +144,32 @@ func TestRemote(t *testing.T) {
 			t.Errorf("%s for %q: %s, want %s", c.from, c.xff, got, c.want)
 		}
 	}
+}
+
+// TestFieldsOfTheConnection: what an upstream names in Connection goes no further, also
+// where the connection ends with the answer.
+func TestFieldsOfTheConnection(t *testing.T) {
+	servertest.OverProtocols(t, func(t *testing.T, protocol string) {
+		for _, names := range []string{"X-Foo", "close, X-Foo", "X-Foo, keep-alive"} {
+			r := pooledTo(t, protocol, rawUpstream(t, "HTTP/1.1 200 OK\r\nConnection: "+names+"\r\nX-Foo: 1\r\nX-Bar: 2\r\nContent-Length: 2\r\n\r\nok"))
+			if res, body := r.get("/"); body != "ok" || res.Header.Get("X-Foo") != "" || res.Header.Get("X-Bar") != "2" {
+				t.Errorf("Connection: %s: %q with %v", names, body, res.Header)
+			}
+		}
+	})
+}
+
+// TestMalformedFirstChunk: where the first chunk has come with the head and is malformed,
+// the client gets an answer.
+func TestMalformedFirstChunk(t *testing.T) {
+	servertest.OverProtocols(t, func(t *testing.T, protocol string) {
+		r := pooledTo(t, protocol, rawUpstream(t, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnone\r\nhello\r\n0\r\n\r\n"))
+		if res, _ := r.get("/"); res.StatusCode != http.StatusBadGateway {
+			t.Errorf("status %d", res.StatusCode)
+		}
+		r = pooledTo(t, protocol, rawUpstream(t, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"))
+		if res, body := r.get("/"); res.StatusCode != http.StatusOK || body != "hello" {
+			t.Errorf("status %d with %q", res.StatusCode, body)
+		}
+	})
 }

@@ -259,7 +259,11 @@ func (x *Exchange) header() error {
 		case code < 100:
 			return fmt.Errorf("%w: %d", errStatus, code)
 		case code >= 200 || code == http.StatusSwitchingProtocols:
-			return nil
+			x.body.Begin(&x.in, &x.head)
+			if x.head.Framing != http1.Chunks {
+				return nil
+			}
+			return x.body.Start()
 		case interims == maxInterim:
 			return errInterims
 		case code == http.StatusContinue && x.sender != nil:

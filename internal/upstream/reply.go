@@ -57,7 +57,6 @@ func (x *Exchange) given() *Answer {
 // reply is the answer with its body. The connection is free if all of it came.
 func (x *Exchange) reply() *Answer {
 	x.setLimit(0, true)
-	x.body.Begin(&x.in, &x.head)
 	a := x.given()
 	a.Body = (*reply)(x)
 	if x.body.Whole() {

@@ -50,6 +50,26 @@ func (b *Body) Begin(from *Reader, h *Head) {
 	}
 }
 
+// Start looks at the line that begins the first of the chunks, if it is buffered, so that
+// a malformed one is an error of the answer, of which nothing was passed on yet.
+func (b *Body) Start() error {
+	line, ok := b.from.line()
+	if !ok {
+		return nil
+	}
+	before := b.excess
+	switch size, err := b.begin(line); {
+	case err != nil:
+		b.err = err
+	case size == 0: // the trailer may have to be waited for
+		b.excess = before
+	default:
+		b.from.r += len(line)
+		b.left, b.inside = size, true
+	}
+	return b.err
+}
+
 // Whole reports whether all of the body is buffered, so that reading it asks
 // the source for nothing.
 func (b *Body) Whole() bool {

@@ -422,9 +422,7 @@ func (h *Head) keep(f *framed) {
 	case h.Minor == 0:
 		h.Keep = !f.closes && f.keeps
 	default:
-		if h.Keep = !f.closes; f.closes {
-			h.Fields.Delete("Connection")
-		}
+		h.Keep = !f.closes
 	}
 }
 

@@ -56,12 +56,19 @@ func ours(method, wire string, source func(io.Reader) io.Reader) outcome {
 		}
 		var body http1.Body
 		body.Begin(r, head)
+		if head.Framing == http1.Chunks && body.Start() != nil {
+			o.refused = true
+			break
+		}
 		var content []byte
 		if head.Status >= 200 {
 			if content, err = io.ReadAll(&body); err != nil {
 				o.refused = true
 				break
 			}
+		}
+		if head.Minor > 0 && head.Fields.Lists("Connection", "close") { // net/http drops it, with what else it names
+			head.Fields.Delete("Connection")
 		}
 		o.answers = append(o.answers, describe(head.Status, head.Length, head.Fields.Header(), head.Trailer, content))
 		if head.Status >= 200 && !head.Keep || head.Status == 101 {
