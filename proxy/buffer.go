@@ -22,25 +22,14 @@ func (b Buffer) normal() Buffer {
 	}
 }
 
-// source is where the upload is read from.
-func (u *upload) source() io.Reader {
-	switch {
-	case u.first != nil:
-		return u.first
-	case u.kept != nil:
-		return u.kept
-	}
-	return u.in.Body
-}
-
 // discard gives the space of an upload back. The transport may still be reading
 // it, so forbid comes first.
 func (u *upload) discard() {
 	u.forbid()
 	u.reading.Lock()
 	defer u.reading.Unlock()
-	if u.kept != nil {
-		_ = u.kept.Close() // of a file that nobody needs any more
+	if u.queue != nil {
+		_ = u.queue.Close() // of a file that nobody needs any more
 	}
 }
 
@@ -62,11 +51,17 @@ func (h *Handler) takeIn(w http.ResponseWriter, r *http.Request, out *upstream.R
 	err := q.Fill(countReader{r.Body, &left}, false)
 	if err == nil {
 		u.trail()
-		u.kept = q
-		u.measured(out, limit-left)
-		if r.Method == http.MethodPut || r.Method == http.MethodDelete { // the others are not repeated, and their space is free sooner
-			u.first, out.Again = q.Reader(), u.repeat
+		u.queue = q
+		switch {
+		case r.Method == http.MethodPut, r.Method == http.MethodDelete:
+			out.Body, out.Again = &kept{u, q.Reader()}, u.again
+		case h.copies != nil:
+			out.Body = &kept{u, q.Reader()}
+		default: // it is not repeated, and its space is free sooner
+			out.Body = &kept{u, q}
 		}
+		out.Whole = true
+		u.measured(out, limit-left)
 		out.Fields.Delete("Expect") // the client has sent it
 		return true
 	}

@@ -126,7 +126,7 @@ func (c *Copies) Close() error {
 // send sends a copy of a request that is about to be passed on, whose body, if it has one,
 // was taken in before.
 func (c *Copies) send(out *upstream.Request, body *upload) {
-	if c == nil || !c.wants(out) || body != nil && body.kept == nil {
+	if c == nil || !c.wants(out) || body != nil && body.queue == nil {
 		return
 	}
 	if leave := c.enter(out.Length); leave != nil {
@@ -179,10 +179,7 @@ func (c *Copies) read(body *upload) (all []byte, ok bool) {
 	if body == nil {
 		return nil, true
 	}
-	if body.first == nil { // from now on nothing is freed before the end
-		body.first = body.kept.Reader()
-	}
-	all, err := io.ReadAll(io.LimitReader(body.kept.Reader(), c.body+1))
+	all, err := io.ReadAll(io.LimitReader(body.queue.Reader(), c.body+1))
 	return all, err == nil && int64(len(all)) <= c.body
 }
 

@@ -57,10 +57,9 @@ func (i *interim) stop() {
 // server's timeout; net/http waits for that before it uses the connection again.
 type upload struct {
 	in      *http.Request
-	kept    *spool.Queue          // where all of it was taken in before; nil: it comes from the client
-	first   *spool.Reader         // of kept, if the request may be repeated; nil: it may not
+	queue   *spool.Queue          // where all of it was taken in before; nil: it comes from the client
 	trailer http.Header           // of the outgoing request
-	reading sync.Mutex            // held while kept is read
+	reading sync.Mutex            // held while queue is read
 	over    atomic.Bool           // the handler has ended
 	err     atomic.Pointer[error] // that ended it
 }
@@ -98,28 +97,19 @@ func valid(values []string) bool {
 	return !slices.ContainsFunc(values, func(v string) bool { return !field.Value(v) })
 }
 
-// Read implements io.Reader for the transport.
+// Read implements io.Reader for the transport, where the body comes from the client.
 func (u *upload) Read(p []byte) (int, error) {
-	if u.kept != nil {
-		u.reading.Lock()
-		defer u.reading.Unlock()
-	}
 	if u.over.Load() {
 		return 0, http.ErrBodyReadAfterClose
 	}
-	n, err := u.source().Read(p)
-	u.readTo(err)
-	return n, err
-}
-
-// readTo notes what ended the body.
-func (u *upload) readTo(err error) {
+	n, err := u.in.Body.Read(p)
 	if err != nil {
 		u.err.Store(&err)
 	}
-	if errors.Is(err, io.EOF) && u.kept == nil { // else takeIn has: several tries may read at once
+	if errors.Is(err, io.EOF) {
 		u.trail()
 	}
+	return n, err
 }
 
 // trail takes over the trailers of a body that was read to its end.
@@ -131,26 +121,37 @@ func (u *upload) trail() {
 	}
 }
 
-// repeated is an upload's body for another try.
-type repeated struct {
+// kept is an upload of which all was taken in. It writes itself to a connection.
+type kept struct {
 	*upload
-	from *spool.Reader
+	from interface {
+		io.Reader
+		io.WriterTo
+	}
 }
 
 // Read implements io.Reader.
-func (b *repeated) Read(p []byte) (int, error) {
-	b.reading.Lock()
-	defer b.reading.Unlock()
-	if b.over.Load() {
+func (k *kept) Read(p []byte) (int, error) {
+	k.reading.Lock()
+	defer k.reading.Unlock()
+	if k.over.Load() {
 		return 0, http.ErrBodyReadAfterClose
 	}
-	n, err := b.from.Read(p)
-	b.readTo(err)
-	return n, err
+	return k.from.Read(p)
 }
 
-// repeat returns the body once more.
-func (u *upload) repeat() (io.ReadCloser, error) { return &repeated{u, u.kept.Reader()}, nil }
+// WriteTo implements io.WriterTo. The end of the connection ends it.
+func (k *kept) WriteTo(w io.Writer) (int64, error) {
+	k.reading.Lock()
+	defer k.reading.Unlock()
+	if k.over.Load() {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	return k.from.WriteTo(w)
+}
+
+// again returns the body once more.
+func (u *upload) again() (io.ReadCloser, error) { return &kept{u, u.queue.Reader()}, nil }
 
 // Close implements io.Closer. The body is the server's to close, which would
 // wait here for a client that was told to wait for 100 (Continue).
@@ -182,7 +183,7 @@ func (u *upload) forbid() { u.over.Store(true) }
 // before the whole upload: what is left of it must not be taken for the next
 // request, and the transport may still be reading.
 func (u *upload) closeAfter(header http.Header, r *http.Request) {
-	if u == nil || u.kept != nil || r.ProtoMajor != 1 {
+	if u == nil || u.queue != nil || r.ProtoMajor != 1 {
 		return
 	}
 	if p := u.err.Load(); p == nil || *p != io.EOF { //nolint:errorlint // io.Reader says that io.EOF is not wrapped

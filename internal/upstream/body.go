@@ -204,18 +204,40 @@ func (u *upload) Read(to []byte) (int, error) {
 	n, err := u.inner.Read(to)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.reading, u.last = false, time.Now()
+	u.reading = false
 	switch {
 	case errors.Is(err, io.EOF):
+		u.last = time.Now()
 	case err != nil:
-		u.err = err
+		u.last, u.err = time.Now(), err
+	default:
+		u.given()
+	}
+	return n, err
+}
+
+// giveOut notes that the server gets a part of a body that is there as a whole.
+func (u *upload) giveOut() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.gone {
+		return errGivenUp
+	}
+	u.started = true
+	u.given()
+	return nil
+}
+
+// given has the server's time begin, with u.mu held.
+func (u *upload) given() {
+	u.last = time.Now()
+	switch {
 	case u.gone:
 	case u.timer == nil:
 		u.timer = time.AfterFunc(u.timeout, u.stall)
 	default:
 		u.timer.Reset(u.timeout)
 	}
-	return n, err
 }
 
 // Close implements io.Closer; it is net/http that calls it.

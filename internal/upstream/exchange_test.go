@@ -266,3 +266,63 @@ func TestBusyMachine(t *testing.T) {
 		t.Errorf("%d requests on %d connections", s.Requests(), n)
 	}
 }
+
+// TestWholeBody: a body that is there as a whole reaches the server; one that is shorter or
+// longer than it says, or that cannot be read, is not the server's failure, and a server
+// that takes none of it is given up.
+func TestWholeBody(t *testing.T) {
+	broken := errors.New("broken")
+	text := strings.Repeat("0123456789abcdef", 20<<10)
+	for name, c := range map[string]struct {
+		body   io.Reader
+		length int
+		script faulty.Script
+		want   string // of the error; "": none
+		wait   time.Duration
+	}{
+		"whole":      {strings.NewReader(text), len(text), faulty.Script{faulty.Request(), faulty.OK("ok")}, "", 0},
+		"short":      {strings.NewReader(text), len(text) + 1, faulty.Script{faulty.Request(), faulty.OK("ok")}, "instead of", 0},
+		"long":       {strings.NewReader(text), len(text) - 1, faulty.Script{faulty.Request(), faulty.OK("ok")}, errLonger.Error(), 0},
+		"unreadable": {writesItself{text, broken}, 2 * len(text), faulty.Script{faulty.Request(), faulty.OK("ok")}, broken.Error(), 0},
+		"not taken":  {strings.NewReader(text), len(text), faulty.Script{faulty.Head(), faulty.Unresponsive()}, errUploadStuck.Error(), 60 * time.Second},
+		"refused":    {strings.NewReader(text), len(text), faulty.Script{faulty.Head(), faulty.OK("ok"), faulty.Unresponsive()}, "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *wires) {
+				w.set("a:80", c.script)
+				p := newPool(t, Options{To: []string{"http://a"}}, w)
+				began := time.Now()
+				a, err := p.Do(t.Context(), &Request{Method: "POST", Path: "/", Body: io.NopCloser(c.body), Whole: true, Length: int64(c.length)}, nil)
+				if c.want == "" && err == nil {
+					if text, err := io.ReadAll(a.Body); string(text) != "ok" || err != nil {
+						t.Errorf("%q, %v", text, err)
+					}
+					a.Body.Close()
+				} else if err == nil || !strings.Contains(err.Error(), c.want) || c.want == "" {
+					t.Errorf("error %v", err)
+				}
+				if took := time.Since(began); took != c.wait {
+					t.Errorf("it took %s", took)
+				}
+				if s := p.Servers()[0]; s.Fails != 0 && name != "not taken" {
+					t.Errorf("the server has %d failures", s.Fails)
+				}
+				synctest.Wait()
+				idle(t, p)
+			})
+		})
+	}
+}
+
+// writesItself is a body that breaks off.
+type writesItself struct {
+	text string
+	err  error
+}
+
+func (b writesItself) Read([]byte) (int, error) { return 0, b.err }
+
+func (b writesItself) WriteTo(w io.Writer) (int64, error) {
+	n, err := io.WriteString(w, b.text)
+	return int64(n), errors.Join(err, b.err)
+}

@@ -28,8 +28,7 @@ type Request struct {
 	Path, Query string
 	Asks        bool
 	// Fields are all others, names canonical. What frames the message, and Host, are
-	// the pool's own: such fields are dropped, as is a User-Agent without a value. For
-	// [Pool.Begin] nil means that they are not known yet.
+	// the pool's own: such fields are dropped, as is a User-Agent without a value.
 	Fields field.Lines
 
 	// Length is that of the body, in bytes: 0 for none, -1 where it is not known.
@@ -38,6 +37,9 @@ type Request struct {
 	// perhaps on another goroutine and after the answer has come,
 	// and closed. nil: there is none.
 	Body io.ReadCloser
+	// Whole: all of Body is here, and reading it never waits for a client. If it is an
+	// io.WriterTo, it writes itself to the connection.
+	Whole bool
 	// Again returns the body once more, for another try; nil: it cannot be had again.
 	Again func() (io.ReadCloser, error)
 	// Trailer has the names of trailers; their values are read when Body has ended.

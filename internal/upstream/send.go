@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -194,8 +195,11 @@ func (s *sender) run(length int64, trailer http.Header) {
 	}
 }
 
-// copy writes the body as it comes.
+// copy writes the body as it comes. One that is there as a whole writes itself.
 func (s *sender) copy(b []byte, length int64, trailer http.Header) (whole bool, err error) {
+	if from, ok := s.upload.inner.(io.WriterTo); ok && s.x.request.Whole && length >= 0 {
+		return s.pour(from, b, length)
+	}
 	room := len(b) - http1.ChunkRoom - 2
 	for sent := int64(0); ; {
 		n, err := s.upload.Read(b[http1.ChunkRoom : http1.ChunkRoom+room])
@@ -232,6 +236,77 @@ func (s *sender) copy(b []byte, length int64, trailer http.Header) (whole bool, 
 			return false, err
 		}
 	}
+}
+
+// pour has a body of a length write itself. b is room for what has to be copied.
+func (s *sender) pour(from io.WriterTo, b []byte, length int64) (whole bool, err error) {
+	to := &bodyWriter{sender: s, room: b, left: length}
+	_, err = from.WriteTo(to)
+	switch {
+	case to.failed:
+		return false, err
+	case err != nil:
+		return false, s.upload.fail(err)
+	case to.left != 0:
+		return false, s.upload.fail(fmt.Errorf("the body has %d bytes instead of %d", length-to.left, length))
+	}
+	return true, nil
+}
+
+var errLonger = errors.New("the body is longer than its length")
+
+// bodyWriter is what a body that is there as a whole writes itself to: the connection.
+type bodyWriter struct {
+	*sender
+	room   []byte
+	left   int64 // of the body's length
+	failed bool  // writing has, not the body
+}
+
+// Write implements io.Writer.
+func (w *bodyWriter) Write(b []byte) (int, error) {
+	n, err := w.count(int64(len(b)), func() (int64, error) {
+		n, err := w.wire.net.Write(b)
+		return int64(n), err
+	})
+	return int(n), err
+}
+
+// WriteBuffers implements [spool.Buffers].
+func (w *bodyWriter) WriteBuffers(b *net.Buffers) (int64, error) {
+	size := int64(0)
+	for _, piece := range *b {
+		size += int64(len(piece))
+	}
+	return w.count(size, func() (int64, error) { return b.WriteTo(w.wire.net) })
+}
+
+// ReadFrom implements io.ReaderFrom: a file goes by sendfile(2) where there is no TLS.
+func (w *bodyWriter) ReadFrom(r io.Reader) (int64, error) {
+	part, limited := r.(*io.LimitedReader)
+	socket, direct := w.wire.net.(io.ReaderFrom)
+	if !limited || !direct {
+		return io.CopyBuffer(struct{ io.Writer }{w}, r, w.room)
+	}
+	return w.count(part.N, func() (int64, error) { return socket.ReadFrom(r) })
+}
+
+// count has write write so many bytes, which the server may take as long for as it may
+// make no progress.
+func (w *bodyWriter) count(size int64, write func() (int64, error)) (n int64, err error) {
+	if size > w.left {
+		return 0, errLonger
+	}
+	if err := w.upload.giveOut(); err != nil {
+		return 0, err
+	}
+	if size == w.left {
+		w.last.Store(true)
+	}
+	n, err = write()
+	w.left -= n
+	w.failed = err != nil
+	return n, err
 }
 
 // fail notes that the client's body does not match its Content-Length, or broke off.

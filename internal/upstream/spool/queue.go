@@ -2,6 +2,7 @@ package spool
 
 import (
 	"io"
+	"net"
 	"os"
 	"sync"
 	"time"
@@ -263,12 +264,29 @@ func (q *Queue) Read(to []byte) (int, error) {
 	return n, nil
 }
 
+// batch is how many pieces WriteTo gives a writer at once.
+const batch = 4
+
+// Buffers is a writer that takes several pieces in one call, as a socket does.
+type Buffers interface {
+	WriteBuffers(b *net.Buffers) (int64, error)
+}
+
+// WriteTo implements io.WriterTo for a body of which all has come. What was written is
+// freed.
+func (q *Queue) WriteTo(w io.Writer) (n int64, err error) {
+	r := Reader{q: q, frees: true}
+	return r.WriteTo(w)
+}
+
 // Reader reads a whole body without removing it from the queue.
 type Reader struct {
 	q     *Queue
 	piece int
 	off   int   // in it
 	at    int64 // in the file
+	frees bool  // what WriteTo has written
+	some  [batch][]byte
 }
 
 // Reader returns a reader from the beginning. The queue must be full, and nobody
@@ -300,6 +318,96 @@ func (r *Reader) Read(to []byte) (int, error) {
 		return 0, err
 	}
 	return 0, q.err
+}
+
+// WriteTo implements io.WriterTo: w gets what is in memory without a copy, several pieces at
+// once if it is a [Buffers], and what is in the file by its ReadFrom, if it has one. Only
+// one WriteTo of a queue may run.
+func (r *Reader) WriteTo(w io.Writer) (n int64, err error) {
+	for {
+		some, err := r.next()
+		if err != nil {
+			return n, err
+		}
+		if len(some) == 0 {
+			break
+		}
+		count, m := len(some), int64(0)
+		if b, ok := w.(Buffers); ok {
+			m, err = b.WriteBuffers(&some)
+		} else {
+			m, err = some.WriteTo(w)
+		}
+		if n += m; err != nil {
+			return n, err
+		}
+		r.passed(count)
+	}
+	m, err := r.writeFile(w)
+	if n += m; err == nil && r.q.err != io.EOF { //nolint:errorlint // a wrapped one is not the body's end
+		err = r.q.err
+	}
+	return n, err
+}
+
+// next returns what comes next of the pieces in memory; empty: there are no more.
+func (r *Reader) next() (net.Buffers, error) {
+	q := r.q
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return nil, ErrClosed
+	}
+	some := net.Buffers(r.some[:0])
+	for i, p := range q.pieces[r.piece:min(len(q.pieces), r.piece+batch)] {
+		off := 0
+		if i == 0 {
+			off = r.off
+		}
+		some = append(some, (*p.space)[off:p.n])
+	}
+	return some, nil
+}
+
+// passed goes on behind pieces that were written.
+func (r *Reader) passed(count int) {
+	r.off = 0
+	if !r.frees {
+		r.piece += count
+		return
+	}
+	q := r.q
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, p := range q.pieces[:count] {
+		q.room.Free(p.space)
+	}
+	q.room.memory.Add(-int64(count) * chunk)
+	q.memory -= int64(count) * chunk
+	q.pieces = q.pieces[count:]
+}
+
+// writeFile writes what is left in the file.
+func (r *Reader) writeFile(w io.Writer) (n int64, err error) {
+	q := r.q
+	left := q.to - q.from - r.at
+	if left == 0 {
+		return 0, nil
+	}
+	if _, err := q.file.Seek(q.from+r.at, io.SeekStart); err != nil {
+		return 0, err
+	}
+	for left > 0 {
+		m, err := io.Copy(w, io.LimitReader(q.file, min(left, batch*chunk)))
+		n, left = n+m, left-m
+		if r.at += m; err != nil {
+			return n, err
+		}
+		if m == 0 {
+			return n, io.ErrUnexpectedEOF
+		}
+	}
+	return n, nil
 }
 
 // Close gives memory and disk back. Fill returns ErrClosed. Close must not be called

@@ -19,7 +19,7 @@ import (
 const (
 	// chunk is the piece in which bodies are kept in memory: what io.Copy would
 	// take, and more than a socket usually has ready.
-	chunk = 32 << 10
+	chunk = 64 << 10
 	// small is the piece in which a file is read back where memory is short.
 	small = 8 << 10
 	// defaultMemory and defaultDisk bound all bodies together.

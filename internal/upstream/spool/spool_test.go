@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"os"
 	"strings"
 	"sync"
@@ -214,4 +215,96 @@ func TestShort(t *testing.T) {
 	for _, q := range []*Queue{full, q, upload} {
 		_ = q.Close()
 	}
+}
+
+// pieces is a writer that takes several pieces at once, and a reader's bytes.
+type pieces struct {
+	bytes.Buffer
+	most int // at once
+	read int // by ReadFrom
+}
+
+func (p *pieces) WriteBuffers(b *net.Buffers) (int64, error) {
+	p.most = max(p.most, len(*b))
+	return b.WriteTo(&p.Buffer)
+}
+
+func (p *pieces) ReadFrom(r io.Reader) (int64, error) {
+	p.read++
+	return p.Buffer.ReadFrom(r)
+}
+
+// TestWriteTo: what was filled before writes itself, from memory and file, to every kind of
+// writer, and a queue gives back what it has written.
+func TestWriteTo(t *testing.T) {
+	for _, n := range []int{0, 1, chunk, chunk + 1, 6 * chunk, 7*chunk + 5, 20 * chunk} {
+		r := newRoom(t, Options{})
+		q := r.NewQueue(6*chunk, 1<<20)
+		want := random(n)
+		if err := q.Fill(bytes.NewReader(want), false); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			to := new(pieces)
+			m, err := q.Reader().WriteTo(to)
+			if err != nil || m != int64(n) || !bytes.Equal(to.Bytes(), want) {
+				t.Errorf("%d bytes: %d came out (%v), and not the same", n, m, err)
+			}
+			if n > 2*chunk && to.most < 2 || (to.read > 0) != (n > 6*chunk) {
+				t.Errorf("%d bytes: at most %d pieces at once, and %d reads of the file", n, to.most, to.read)
+			}
+		}
+		half := q.Reader()
+		begun := make([]byte, min(n, 7*chunk/2))
+		if _, err := io.ReadFull(half, begun); err != nil {
+			t.Fatal(err)
+		}
+		rest := new(strings.Builder) // which has no ReadFrom
+		if _, err := half.WriteTo(rest); err != nil || string(begun)+rest.String() != string(want) {
+			t.Errorf("%d bytes: what is left behind half of it is not the same (%v)", n, err)
+		}
+		to := new(bytes.Buffer)
+		if m, err := q.WriteTo(to); err != nil || m != int64(n) || !bytes.Equal(to.Bytes(), want) {
+			t.Errorf("%d bytes: the queue has written %d (%v), and not the same", n, m, err)
+		}
+		if memory, _ := r.Used(); memory != 0 {
+			t.Errorf("%d bytes of memory are taken behind the end", memory)
+		}
+		if err := q.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestWriteToEnds: an error of the writer ends it, and a queue that was closed writes nothing.
+func TestWriteToEnds(t *testing.T) {
+	q := newRoom(t, Options{}).NewQueue(6*chunk, 1<<20)
+	if err := q.Fill(bytes.NewReader(random(9*chunk)), false); err != nil {
+		t.Fatal(err)
+	}
+	full := errors.New("full")
+	for _, after := range []int{0, 3 * chunk, 7 * chunk} {
+		w := &shortWriter{after, full}
+		if n, err := q.Reader().WriteTo(w); !errors.Is(err, full) || n > int64(after) {
+			t.Errorf("behind %d bytes: %d, %v", after, n, err)
+		}
+	}
+	_ = q.Close()
+	if _, err := q.WriteTo(io.Discard); !errors.Is(err, ErrClosed) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// shortWriter takes so many bytes.
+type shortWriter struct {
+	left int
+	err  error
+}
+
+func (w *shortWriter) Write(b []byte) (int, error) {
+	if len(b) > w.left {
+		return 0, w.err
+	}
+	w.left -= len(b)
+	return len(b), nil
 }
