@@ -126,9 +126,8 @@ func (s *Split) choose(q *message.Request) (to *Handler, g *given) {
 	if s.cookie == "" {
 		return s.of(bucketOf(s.usual.client(q))), nil
 	}
-	has := http.Request{Header: http.Header{"Cookie": q.Fields.Values("Cookie")}} // which reads on behind one that is malformed
-	for _, c := range has.CookiesNamed(s.cookie) {
-		if n, err := strconv.Atoi(c.Value); err == nil && n >= 0 && n < buckets {
+	for value := range q.Fields.Cookies(s.cookie) {
+		if n, err := strconv.Atoi(value); err == nil && n >= 0 && n < buckets {
 			return s.of(n), nil
 		}
 	}

@@ -1,37 +1,19 @@
 package upstream
 
 import (
-	"iter"
 	"net/url"
 	"strings"
-
-	"millrace/internal/wire/field"
 )
-
-// picks is what the choice of a server goes by in a pool.
-type picks struct {
-	hash     bool // by hashBy
-	byFields bool // by fields of the request: by hash, or by a cookie
-}
-
-func picksOf(o Options) picks {
-	if len(o.To) == 1 {
-		return picks{}
-	}
-	kind, _, _ := strings.Cut(o.HashBy, ":")
-	hash := o.Balance == "hash"
-	return picks{hash, o.Sticky.Cookie != "" || hash && (kind == "header" || kind == "cookie")}
-}
 
 // demandOf is what a request demands of its server: by hash key, cookie, and whether it
 // becomes a stream.
 func (p *Pool) demandOf(q *Request, stream bool) demand {
 	what := demand{stream: stream, client: q.client()}
-	if p.picks.hash {
+	if p.options.Balance == "hash" && len(p.servers) > 1 {
 		what.key = p.hashOf(q)
 	}
 	if cookie := p.options.Sticky.Cookie; cookie != "" && len(p.servers) > 1 {
-		for value := range cookies(q.Fields, cookie) {
+		for value := range q.Fields.Cookies(cookie) {
 			if s := p.named(value); s != nil {
 				what.stuck = what.stuck.with(s)
 				break
@@ -59,7 +41,7 @@ func (p *Pool) hashOf(q *Request) uint64 {
 	case "header":
 		key = q.Fields.First(by.name)
 	case "cookie":
-		for key = range cookies(q.Fields, by.name) {
+		for key = range q.Fields.Cookies(by.name) {
 			break
 		}
 	default:
@@ -73,51 +55,4 @@ func (p *Pool) hashOf(q *Request) uint64 {
 		h = fnv1aOn(fnv1aOn(h, "?"), q.Query)
 	}
 	return h
-}
-
-// cookies are the values of the cookies of a name, in their order.
-func cookies(fields field.Lines, name string) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for i := range fields {
-			if fields[i].Name != "Cookie" {
-				continue
-			}
-			for value := range cookiesNamed(fields[i].Value, name) {
-				if !yield(value) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// cookiesNamed are the values of the cookies of a name in a Cookie field, as
-// http.Request.CookiesNamed has them: without quotes, and without those that have a
-// byte no value may have (RFC 6265, 4.1.1, and a space or a comma).
-func cookiesNamed(line, name string) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for line != "" {
-			var one string
-			one, line, _ = strings.Cut(line, ";")
-			key, value, _ := strings.Cut(strings.Trim(one, " \t\r\n"), "=")
-			if strings.Trim(key, " \t\r\n") != name {
-				continue
-			}
-			if n := len(value); n > 1 && value[0] == '"' && value[n-1] == '"' {
-				value = value[1 : n-1]
-			}
-			if cookieValue(value) && !yield(value) {
-				return
-			}
-		}
-	}
-}
-
-func cookieValue(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == ';' || c == '\\' {
-			return false
-		}
-	}
-	return true
 }

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 
@@ -57,17 +56,6 @@ func FuzzDemand(f *testing.F) {
 				t.Errorf("hash_by %q: %+v, want %+v", p.options.HashBy, got, want)
 			}
 		}
-		var got []string
-		for value := range cookiesNamed(cookie, "route") {
-			got = append(got, value)
-		}
-		var want []string
-		for _, c := range r.CookiesNamed("route") {
-			want = append(want, c.Value)
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%q has %q, want %q", cookie, got, want)
-		}
 	})
 }
 
@@ -107,21 +95,20 @@ type bell chan struct{}
 
 func (b bell) Ready() { close(b) }
 
-// TestExchangeUnknown: where the choice goes by fields that are not known yet, loops do
-// nothing; elsewhere a key may stand for the URL.
-func TestExchangeUnknown(t *testing.T) {
-	for _, o := range []Options{
-		{Balance: "hash", HashBy: "cookie:a"}, {Balance: "hash", HashBy: "header:A"}, {Sticky: Sticky{Cookie: "a"}}, {ProxyProtocol: "v1"},
-	} {
-		o.To = hosts(2)
-		p := newPool(t, o, nil)
-		if x := new(Exchange); p.Begin(x, 0, &Request{Path: "/"}, make(bell)) {
-			t.Errorf("%+v: begun", o)
-		}
-		if s := p.Servers(); s[0].Requests+s[1].Requests > 0 {
-			t.Errorf("%+v: chosen in vain", o)
-		}
+// TestNotForLoops: where a server is told which address a client has connected to, loops do
+// nothing.
+func TestNotForLoops(t *testing.T) {
+	p := newPool(t, Options{To: hosts(2), ProxyProtocol: "v1"}, nil)
+	if x := new(Exchange); p.Begin(x, 0, &Request{Path: "/"}, make(bell)) {
+		t.Error("begun")
 	}
+	if s := p.Servers(); s[0].Requests+s[1].Requests > 0 {
+		t.Error("chosen in vain")
+	}
+}
+
+// TestKey: a key may stand for the URL.
+func TestKey(t *testing.T) {
 	p := newPool(t, Options{To: hosts(2), Balance: "hash"}, nil)
 	if what := p.demandOf(&Request{Path: "/", Key: "the key"}, false); what.key != fnv1a("the key") {
 		t.Error("not by its key")

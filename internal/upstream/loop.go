@@ -41,11 +41,8 @@ const (
 // one, see Waits: waker is told when that is over; nil: it does not wait. Begin reports
 // false where the request is not for a loop, and has chosen no server for it then: a
 // server that was chosen keeps the request, or a turn would be lost, unless waker is nil.
-//
-// Of q counts what decides over the server. Where its Fields are not known yet, and nil,
-// and the choice goes by one of them, the request is not for a loop.
 func (p *Pool) Begin(x *Exchange, loop int, q *Request, told Waker) bool {
-	if p.options.ProxyProtocol != "" || p.picks.byFields && q.Fields == nil {
+	if p.options.ProxyProtocol != "" {
 		return false
 	}
 	now, what := p.now(), p.demandOf(q, false)

@@ -88,7 +88,6 @@ type Pool struct {
 	errorLog *slog.Logger
 	balance  balancer
 	weighted bool // not all servers are to get the same
-	picks    picks
 	hashBy   hashKey
 	good     *regexp.Regexp // what the body of a good probe has; nil: anything
 
@@ -139,7 +138,6 @@ func start(o Options, errorLog *slog.Logger, dial dialer) (*Pool, error) {
 		errorLog: errorLog,
 		balance:  balancers[o.Balance],
 		weighted: len(o.Weights) > 0 || o.SlowStart > 0,
-		picks:    picksOf(o),
 		hashBy:   newHashKey(o.HashBy),
 		started:  time.Now(),
 		budget:   window{cell: budgetWindow / windowCells},
