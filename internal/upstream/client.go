@@ -52,14 +52,15 @@ func newClient(s *server, o Options, started time.Time) *client {
 // have been closed by the server meanwhile; nil: none is idle.
 func (c *client) takeIdle(now time.Duration) *wire {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	n := len(c.idle) - 1
 	if n < 0 {
+		c.mu.Unlock()
 		return nil
 	}
 	w := c.idle[n]
 	c.idle[n] = nil
 	c.idle = c.idle[:n]
+	c.mu.Unlock()
 	if now-w.since >= c.keep {
 		c.giveUp(w)
 		return nil // the others are older still: the timer closes them
