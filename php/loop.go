@@ -72,7 +72,7 @@ func (h *Handler) Pass(q *lane.ForwardRequest) lane.RoundTrip {
 	if len(q.Body) > fastcgi.Small {
 		return nil
 	}
-	t, ok := h.seen.of(q.Head.Path)
+	t, ok := h.seen.of(q.Head.Decoded())
 	if !ok {
 		return nil
 	}

@@ -19,9 +19,8 @@ import (
 // asked is a request for a script.
 type asked struct {
 	*message.Request
-	local   netip.Addr // where the client has connected to; the zero one: it is not known
-	subject string     // of the client's certificate; "": none was proved
-	length  int64      // of the body, in bytes
+	local  netip.Addr // where the client has connected to; the zero one: it is not known
+	length int64      // of the body, in bytes
 }
 
 // askedBy is a request of net/http whose body has so many bytes.
@@ -32,9 +31,6 @@ func askedBy(r *http.Request, length int64) *asked {
 	q.Set, q.Marks = field.Of(signin.VerifiedFields(ctx)), trace.From(ctx).Fields(nil)
 	if local, ok := ctx.Value(http.LocalAddrContextKey).(net.Addr); ok {
 		q.local = addrOf(local)
-	}
-	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
-		q.subject = r.TLS.PeerCertificates[0].Subject.String()
 	}
 	return q
 }
@@ -86,9 +82,9 @@ func (h *Handler) appendParams(b []byte, q *asked, t target) []byte {
 	if q.Port != 0 {
 		add("REMOTE_PORT", strconv.Itoa(int(q.Port)))
 	}
-	if q.subject != "" {
+	if q.Subject != "" {
 		add("SSL_CLIENT_VERIFY", "SUCCESS")
-		add("SSL_CLIENT_S_DN", q.subject)
+		add("SSL_CLIENT_S_DN", q.Subject)
 	}
 	if q.hasBody() {
 		add("CONTENT_LENGTH", strconv.FormatInt(q.length, 10))

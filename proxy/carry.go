@@ -32,6 +32,7 @@ func (h *Handler) PassEdited(q *lane.ForwardRequest, e Editor) lane.RoundTrip {
 	if !h.tries(q.Head) {
 		return nil
 	}
+	vouch(q.Head)
 	p := passagePool.Get().(*passage)
 	if !h.outgoing(q.Head, &p.out) || !h.Begin(&p.Trip, q, &p.out.Request) {
 		passagePool.Put(p)

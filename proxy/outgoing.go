@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"crypto/rand"
-	"crypto/x509/pkix"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -21,9 +20,7 @@ import (
 func Head(q *message.Request, r *http.Request) {
 	q.Of(r)
 	ctx := r.Context()
-	if subject := subjectOf(r); subject != "" {
-		q.Set = append(q.Set, field.Line{Name: subjectField, Value: subject})
-	}
+	vouch(q)
 	for name, values := range signin.VerifiedFields(ctx) {
 		for _, value := range values {
 			q.Set = append(q.Set, field.Line{Name: name, Value: value})
@@ -36,17 +33,15 @@ func Head(q *message.Request, r *http.Request) {
 // (see [field.Claim]), so clients cannot send it in any spelling.
 const subjectField = "X-Ssl-Client-Subject"
 
-// subjectOf is the subject of the client's certificate; empty where none was proved.
-func subjectOf(r *http.Request) string {
-	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 || len(r.TLS.PeerCertificates) == 0 {
-		return ""
+// vouch adds it to the fields for other servers.
+func vouch(q *message.Request) {
+	if q.Subject != "" {
+		q.Set = append(q.Set, field.Line{Name: subjectField, Value: subjectText(q.Subject)})
 	}
-	return subjectText(r.TLS.PeerCertificates[0].Subject)
 }
 
 // subjectText is a subject (RFC 4514) in characters that a field may have.
-func subjectText(name pkix.Name) string {
-	subject := name.String()
+func subjectText(subject string) string {
 	var b strings.Builder
 	for i := range len(subject) {
 		if c := subject[i]; c < 0x20 || c > 0x7e {

@@ -228,7 +228,7 @@ func (f *folderRules) under(a *send.Answer, path string, file bool) *send.Answer
 
 // find returns what a rule decides about a request.
 func (f *folderRules) find(r *http.Request, forced bool) (t rulefile.Target, ok, byQuery bool) {
-	return f.redirects.Find(rulefile.Asked{Path: pathOf(r), Query: r.URL.RawQuery, Host: match.Host(r), Secure: r.TLS != nil}, forced)
+	return f.redirects.Find(rulefile.Asked{Path: pathOf(r), Query: r.URL.RawQuery, Host: match.Host(r.Host), Secure: r.TLS != nil}, forced)
 }
 
 // answers reports whether the rules answer a request, whatever files there are.

@@ -18,6 +18,7 @@ import (
 	"millrace/internal/ops/admin"
 	"millrace/internal/ops/dashboard"
 	"millrace/internal/ops/slow"
+	"millrace/internal/route/match"
 	"millrace/internal/route/site"
 	websockets "millrace/websocket/control"
 )
@@ -134,15 +135,16 @@ func (g *graph) reach(r *http.Request) (*site.Route, *http.Request) {
 	if on == nil {
 		return nil, nil
 	}
-	f := on.Find(r)
+	f := on.Find(match.Of(r).Head)
 	if f.Clean != "" { // where the client is sent
 		r = site.WithPath(r, f.Clean, r.URL.RawQuery)
-		f = on.Find(r)
+		f = on.Find(match.Of(r).Head)
 	}
+	r = site.WithPath(r, f.Path, f.Query)
 	if on, ok := g.cached[f.Route]; ok && on.auth != nil {
-		return f.Route, on.auth.Presume(f.Request)
+		return f.Route, on.auth.Presume(r)
 	}
-	return f.Route, f.Request
+	return f.Route, r
 }
 
 // controlledCache is the cache of a route for the admin listener: after a reload, the new

@@ -18,6 +18,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/golang-jwt/jwt/v5"
 )
 
 // shop is an application whose answers have what rules look at. It keeps what it
@@ -208,6 +210,8 @@ var around = map[string]string{
 	"denied":    "sites:\n- access: {deny: [127.0.0.1]}\n  headers: {set: {X-Set: '1'}}\n  routes:\n    /: {proxy: SHOP}\n    /app/: {proxy: SHOP, access: {off: true}}\n",
 	"pages":     "sites:\n- errors: {404: '@gone'}\n  intercept_errors: true\n  headers: {set: {X-Set: '1'}}\n  routes:\n    /: {proxy: SHOP}\n    '@gone': {respond: {status: 404, text: not here}}\n",
 	"siterules": "sites:\n- rules: [{path: /old/*, redirect: {to: /new/}}, {path: /never/*, rewrite: /app/moved}]\n  routes:\n    /: {proxy: SHOP}\n",
+	"conditions": "tables: {kinds: {key: '{query.b}', values: {c: '/app/created'}}}\nsites:\n- headers: {set: {X-Set: '{path} {query} {uri}'}}\n  rules: [{path: /app/a, method: [POST], rewrite: /app/in}, {path: /app/a, cookie: {a: b}, rewrite: '{table.kinds}?{query}&user={header.User-Agent}&mine={cookie.a}&at={host}{uri}'}, {path: /app/json, address: [127.0.0.0/8], protocol: http, rewrite: '/app/a b/é?{address}'}, {path: /app/gone, header: {X-No: '!*'}, host: [a], route: '@other'}]\n" +
+		"  routes:\n    /: {proxy: SHOP}\n    '@other': {proxy: {to: SHOP/other, request_headers: {set: {X-Asked: '{path} {query}'}}}}\n",
 	"all": "request_id: on\nsites:\n- access: {deny: [192.0.2.1]}\n  rate_limit: 10000/s\n  traps: on\n  errors: {5xx: '@broken'}\n  intercept_errors: true\n  cors: {origins: ['https://a.example', 'https://b.example']}\n  headers: {security: on, set: {X-Set: '{request_id} {uri}'}}\n" +
 		"  routes:\n    /: {proxy: {to: SHOP, host: client, strip_prefix: /app, request_headers: {set: {X-Real-IP: '{client_ip}'}}}}\n    '@broken': {respond: {status: 500, text: broken here}}\n",
 }
@@ -241,7 +245,10 @@ func asks() []step {
 		{get("/app/flush"), true},
 		{get("/app/a", "Traceparent: 00-"+traceOf+"-"+spanOf+"-00", "Tracestate: a=b"), true},
 		{get("/app/a", "Traceparent: 00-"+traceOf+"-"+spanOf+"-01", "Tracestate: a"), true},
-		{get("/app/a%2fb"), false},
+		{get("/app/a%2fb"), true},
+		{get("/app/a%20b%C3%A9?c=%20d"), true},
+		{get("/app/%61"), true},
+		{get("/app/a/../b"), true}, // but where a route changes paths
 	}
 }
 
@@ -277,8 +284,9 @@ func TestCarriedRules(t *testing.T) {
 				if got, want := with.requests(), without.requests(); got != want {
 					t.Errorf("%d. %q: the application got\n%s\nand by net/http\n%s", i, s.request, got, want)
 				}
+				dots := strings.Contains(s.request, "/../") && (name == "canary" || strings.Contains(more, "strip_prefix"))
 				sampled := name == "exported" && strings.Contains(s.request, "-01\r\n")
-				if carried := with.srv.server.Forwarded() > before; carried != (s.carried && !sampled) {
+				if carried := with.srv.server.Forwarded() > before; carried != (s.carried && !dots && !sampled) {
 					t.Errorf("%d. %q: a loop passed it on: %v", i, s.request, carried)
 				}
 			}
@@ -288,6 +296,70 @@ func TestCarriedRules(t *testing.T) {
 			for _, path := range []string{"/old/x", "/never/x", "/wp-login.php", "/x"} {
 				if got, want := with.ask(t, get(path)), without.ask(t, get(path)); got != want {
 					t.Errorf("%s:\n   on the loops %.2000q\nby net/http %.2000q", path, got, want)
+				}
+			}
+		})
+	}
+}
+
+// TestCarriedSignedIn: who has shown a password a moment ago, or shows a token of a known
+// key, is let in by the loops, and nobody else is; the application gets the same as without
+// them.
+func TestCarriedSignedIn(t *testing.T) {
+	const secret = "0123456789abcdef0123456789abcdef"
+	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "bob"}).SignedString([]byte(secret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ann, bob := "Authorization: Basic YW5uOnB3", "Authorization: Bearer "+token
+	for name, c := range map[string]struct {
+		auth  string
+		steps []step
+	}{
+		"password": {"{passwords: {ann: '{SHA}GpHWL3ymc5liWkNopqtdSjuqYHM='}, user_header: X-User}", []step{
+			{get("/app/a"), false},
+			{get("/app/a", ann), false}, // its hash is made
+			{get("/app/a?b", ann, "X-User: root", "x_user: root"), true},
+			{get("/app/a", "Authorization: Basic YW5uOnB4"), false},
+			{get("/app/a", "Authorization: Basic"), false},
+			{get("/app/a", bob), false},
+			{get("/never/x", ann), true},
+			{send("POST", "/app/a", "the body", ann), true},
+			{get("/app/slow", ann), true},
+			{get("/app/a", "X-User: ann"), false},
+		}},
+		"token": {"{jwt: {secret: " + secret + "}, user_header: X-User}", []step{
+			{get("/app/a"), false},
+			{get("/app/a", bob, "X-User: root", "Cookie: a=b"), true},
+			{get("/app/a", bob+"x"), false},
+			{get("/app/a?access_token=x", bob), false},
+			{get("/never/x", bob), true},
+			{get("/asks/x", bob), false},
+			{get("/app/a", ann), false},
+		}},
+		"cookie": {"{jwt: {secret: " + secret + ", cookie: session}, user_header: X-User}", []step{
+			{get("/app/a", bob), true},
+			{get("/app/a", "Cookie: session="+token), false},
+			{get("/app/a", bob, "Cookie: session=x"), false},
+		}},
+		"except": {"{passwords: {ann: '{SHA}GpHWL3ymc5liWkNopqtdSjuqYHM='}, user_header: X-User, except: [127.0.0.1]}", []step{
+			{get("/app/a", "X-User: root", "x.user: root"), true},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			more := "sites:\n- rules: [{path: /never/*, rewrite: /app/moved}, {path: /asks/*, rewrite: '/app/a?access_token=x'}]\n" +
+				"  routes:\n    /: {proxy: SHOP, auth: " + c.auth + "}\n    /app/warm: {proxy: SHOP}\n"
+			with, without := newDressed(t, false, more), newDressed(t, true, more)
+			for i, s := range c.steps {
+				before := with.srv.server.Forwarded()
+				if got, want := with.ask(t, s.request), without.ask(t, s.request); got != want {
+					t.Errorf("%d. %q:\n   on the loops %.2000q\nby net/http %.2000q", i, s.request, got, want)
+				}
+				if got, want := with.requests(), without.requests(); got != want {
+					t.Errorf("%d. %q: the application got\n%s\nand by net/http\n%s", i, s.request, got, want)
+				}
+				if carried := with.srv.server.Forwarded() > before; carried != s.carried {
+					t.Errorf("%d. %q: a loop passed it on: %v", i, s.request, carried)
 				}
 			}
 		})
@@ -337,12 +409,12 @@ func TestCarriedLimits(t *testing.T) {
 		for _, client := range []string{"203.0.113.1", "203.0.113.2"} {
 			from := []string{"X-Forwarded-For: " + client, "X-Api-Key: of " + client}
 			before := d.srv.server.Forwarded()
-			// One is handed over while it is under way, one takes another road.
+			// One is handed over while it is under way.
 			got := d.ask(t, get("/a", from...), get("/slow", from...), get("/a%2fb", from...), get("/a", from...), get("/flush", from...), get("/a", from...), get("/a", from...), get("/slow", from...))
 			if passed, refused := strings.Count(got, "HTTP/1.1 200"), strings.Count(got, "HTTP/1.1 429"); passed != 6 || refused != 2 {
 				t.Errorf("%s: %d passed, %d were refused: %q", name, passed, refused, got)
 			}
-			if n := d.srv.server.Forwarded() - before; n != 5 {
+			if n := d.srv.server.Forwarded() - before; n != 6 {
 				t.Errorf("%s: loops passed on %d", name, n)
 			}
 			d.mu.Lock()

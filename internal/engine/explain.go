@@ -101,7 +101,7 @@ func (e *explainer) explain(r *http.Request) error {
 		return err
 	}
 	var steps []site.Step
-	e.found, steps = e.on.Explain(r)
+	e.found, steps = e.on.Explain(match.Of(r).Head)
 	e.rules(steps)
 	switch f := e.found; {
 	case f.Clean != "":
@@ -115,12 +115,12 @@ func (e *explainer) explain(r *http.Request) error {
 		e.cold = "no route answers"
 		return nil
 	case f.Route == nil:
-		e.addStep("route", "none is for %s", f.Request.URL.Path)
+		e.addStep("route", "none is for %s", f.Path)
 		e.ended(http.StatusNotFound, "Nothing is here.")
 		e.cold = "no route answers"
 		return nil
 	}
-	return e.answers(e.found.Request)
+	return e.answers(site.WithPath(r, e.found.Path, e.found.Query))
 }
 
 // listener is the address that the request comes to; false if the answer is

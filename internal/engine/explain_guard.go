@@ -13,6 +13,7 @@ import (
 	"millrace/internal/access/admit"
 	"millrace/internal/config"
 	"millrace/internal/route/headers"
+	"millrace/internal/route/match"
 	"millrace/internal/wire/netset"
 )
 
@@ -67,7 +68,7 @@ func (e *explainer) closed(r *http.Request) (answers bool, err error) {
 	if err != nil {
 		return false, err //nolint:wrapcheck // says it all
 	}
-	if !m.Matches(r) {
+	if !m.Matches(match.Of(r)) {
 		e.addStep("maintenance", "all sites are closed, but not for %s (maintenance.allow)", e.client(r))
 		return false, nil
 	}

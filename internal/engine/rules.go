@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/netip"
 	"os"
 	"slices"
 
@@ -14,6 +15,7 @@ import (
 	"millrace/internal/route/match"
 	"millrace/internal/route/site"
 	"millrace/internal/server/guard"
+	"millrace/internal/wire/message"
 	"millrace/internal/wire/netset"
 )
 
@@ -84,7 +86,7 @@ func answers(lists []headers.List, o *headers.CORSOptions) (*headers.AnswerRules
 func (b *builder) compileTables(clients *netset.Finder) error {
 	b.scope = &match.Scope{Tables: map[string]*match.Table{}}
 	if clients != nil {
-		b.scope.Client = clients.Of
+		b.scope.Client = func(q *message.Request) netip.Addr { return q.Client(clients) }
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.config.Tables)) {
 		t, faults := b.config.Tables[name].Compile(b.scope)

@@ -52,10 +52,10 @@ func newCandidates(list []string, pattern string, in *match.Scope) (c candidates
 // find is the index of the first path that exists, or of the last one, which is not looked
 // for. ok is false where that is no path.
 func (c *candidates) find(r *http.Request, has func(below string) bool) (i int, path, query string, ok bool) {
-	last := len(c.paths) - 1
+	last, asked := len(c.paths)-1, match.Of(r)
 	for i, p := range c.paths[:last] {
 		var made bool
-		if path, query, made = p.Path(r, nil); !made {
+		if path, query, made = p.Path(asked, nil); !made {
 			continue
 		}
 		if below, ok := strings.CutPrefix(path, c.prefix); ok && has(below) {
@@ -68,7 +68,7 @@ func (c *candidates) find(r *http.Request, has func(below string) bool) (i int, 
 	if c.status != 0 || site.IsName(c.last) {
 		return last, r.URL.Path, r.URL.RawQuery, true
 	}
-	path, query, ok = c.paths[last].Path(r, nil)
+	path, query, ok = c.paths[last].Path(asked, nil)
 	return last, path, query, ok
 }
 

@@ -100,8 +100,7 @@ func lineKey(fd int) int32 { return int32(-2 - fd) }
 // fdOf is the descriptor of a key.
 func fdOf(key int32) int { return int(-2 - key) }
 
-// canForward reports whether the loop may pass requests of a connection on. What is
-// proved by a client's certificate is for a handler.
+// canForward reports whether the loop may pass requests of a connection on.
 func (lp *loop) canForward(c *Conn) bool {
 	l := lp.lane
 	if l.forwarder == nil || !c.scope.Sites.Load().Passes() || l.draining.Load() || l.unsent.Load() > maxUnsent {
@@ -110,7 +109,7 @@ func (lp *loop) canForward(c *Conn) bool {
 	if c.wire == nil {
 		return c.canServeDirect()
 	}
-	return l.through != nil && !c.clientCert
+	return l.through != nil
 }
 
 // forward passes the request on that b begins with, if it may be forwarded.
@@ -166,6 +165,7 @@ func (lp *loop) fillForward(f *call, body []byte) *ForwardRequest {
 	k, c := lp.fwd, f.c
 	k.forward = ForwardRequest{Head: &k.request, Body: body, Scope: c.scope, Client: c.RemoteAddr(), Remote: c.loggedAs(), Local: c.local, Loop: lp.number, Out: k.out[:0]}
 	k.request.Secure, k.request.ID, k.request.Set, k.request.Marks = c.scope.Secure, "", nil, nil
+	k.request.Subject = c.subject
 	k.request.Peer, k.request.Port = addrOf(k.forward.Client), portOf(k.forward.Client)
 	if c.wire != nil {
 		k.forward.Local = c.wire.LocalAddr()

@@ -73,13 +73,13 @@ type connLocked struct {
 // connNet is the network below. Whoever serves the connection replaces it with mu held,
 // when the connection moves between a loop and package net.
 type connNet struct {
-	wire       *Wire        // TLS only, once a loop has had it
-	nc         net.Conn     // TCP, UNIX or TLS; nil for a loop-owned one
-	transport  net.Conn     // what nc runs over: itself, or the TCP connection below TLS
-	sock       *send.Socket // nil: use nc
-	h2host     *h2Host      // HTTP/2 only, once a loop has had it
-	readWaker  *readWaker   // TLS only
-	clientCert bool         // of a wire: the client has proved who it is
+	wire      *Wire        // TLS only, once a loop has had it
+	nc        net.Conn     // TCP, UNIX or TLS; nil for a loop-owned one
+	transport net.Conn     // what nc runs over: itself, or the TCP connection below TLS
+	sock      *send.Socket // nil: use nc
+	h2host    *h2Host      // HTTP/2 only, once a loop has had it
+	readWaker *readWaker   // TLS only
+	subject   string       // of a wire: who the client has proved to be; "": nobody
 }
 
 // connFixed is set before a second goroutine knows the connection, and by TLSConn.adopt

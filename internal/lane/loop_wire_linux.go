@@ -9,6 +9,7 @@ import (
 
 	"millrace/internal/wire/epoll"
 	"millrace/internal/wire/h2"
+	"millrace/internal/wire/message"
 	"millrace/internal/wire/send"
 )
 
@@ -58,7 +59,8 @@ func (c *TLSConn) detachWire(w *Wire) bool {
 	_ = w.nc.Close()
 	w.nc, w.writer, w.fd = nil, nil, fd
 	c.wire, c.fd, c.transport = w, fd, nil
-	c.clientCert = len(c.tls.ConnectionState().VerifiedChains) > 0
+	state := c.tls.ConnectionState()
+	c.subject = message.SubjectOf(&state)
 	return true
 }
 

@@ -3,25 +3,19 @@ package server
 import (
 	"strings"
 
+	"millrace/internal/access/signin"
 	"millrace/internal/lane"
 	"millrace/internal/route/site"
 	"millrace/internal/wire/field"
+	"millrace/internal/wire/message"
 )
 
 // Forward implements [lane.Forwarder]. It begins the visit of a request that an event loop
 // may pass on, and sends it if its route, its gate and its job allow that at once.
 func (s *Server) Forward(q *lane.ForwardRequest) (started lane.RoundTrip, sent bool) {
 	h := q.Head
-	if !h.Simple || strings.HasPrefix(h.Path, challengePath) {
-		return nil, false
-	}
 	v := s.begin(q.Scope, h, q.Remote)
-	var job lane.Passer
-	var below string
-	if v.plainRoute(h) {
-		job, below = passer(v.route, h.Path)
-	}
-	if job == nil {
+	if !v.find(h) || !v.findJob() {
 		v.leave()
 		return nil, false
 	}
@@ -30,40 +24,52 @@ func (s *Server) Forward(q *lane.ForwardRequest) (started lane.RoundTrip, sent b
 		return v, false
 	}
 	v.through = true
-	v.below, v.set = below, v.mark.Fields(v.set)
-	v.fill(q)
-	v.RoundTrip = job.Pass(q)
+	v.set = v.mark.Fields(v.set)
+	if v.fill(q) {
+		v.RoundTrip = v.job.Pass(q)
+	}
 	return v, v.RoundTrip != nil
 }
 
-// passer returns the job of a route, if loops may pass requests on for it, and the path that
-// the job sees.
-func passer(route *site.Route, path string) (job lane.Passer, below string) {
-	if !route.Passes || route.Foreign {
-		return nil, ""
+// findJob finds the job of the route, the gate before it, and the path that it sees. It
+// reports false where loops pass nothing on.
+func (v *visit) findJob() bool {
+	if !v.route.Passes || v.route.Foreign {
+		return false
 	}
-	handler, below := route.Handler, path
+	handler := v.route.Handler
+	if g, ok := handler.(*signin.Gated); ok {
+		v.signIn, handler = g.Gate, g.Handler
+	}
 	if m, ok := handler.(*site.Mounted); ok {
 		var found bool
-		if below, found = strings.CutPrefix(path, m.Prefix); !found || below == "" {
-			return nil, ""
+		if v.below, found = strings.CutPrefix(v.below, m.Prefix); !found || v.below == "" || !message.Simple(m.Prefix) {
+			return false
 		}
 		handler = m.Job
 	}
-	job, _ = handler.(lane.Passer) // not where a password is asked for first
-	return job, below
+	v.job, _ = handler.(lane.Passer)
+	return v.job != nil
 }
 
-// fill gives the job what it needs to know besides the request.
-func (v *visit) fill(q *lane.ForwardRequest) {
+// fill gives the job what it needs to know besides the request. It reports false where the
+// client is not let in, or somebody must be asked about it.
+func (v *visit) fill(q *lane.ForwardRequest) bool {
 	q.Pages = v.route.Intercepted
-	q.Head.Path, q.Head.ID, q.Head.Marks = v.below, v.id, v.set
+	h := q.Head
+	h.ID, h.Marks = v.id, v.set
+	if v.below != h.Path || v.found.Moved {
+		h.Path, h.Query, h.Simple = v.below, v.found.Query, message.Simple(v.below)
+	}
+	if v.found.Moved {
+		h.HasQuery = h.Query != ""
+	}
+	return v.signIn == nil || v.signIn.AdmitNow(h)
 }
 
 // Start implements [lane.RoundTrip].
 func (v *visit) Start(q *lane.ForwardRequest) bool {
-	v.fill(q)
-	return v.RoundTrip.Start(q)
+	return v.fill(q) && v.RoundTrip.Start(q)
 }
 
 // Take implements [lane.RoundTrip].

@@ -121,9 +121,9 @@ func TestCarriedHTTP2Requests(t *testing.T) {
 		{"/a", []string{"x", "ä"}, false},
 		{"/a", []string{"x", ""}, false},
 		{"/a", []string{"host", "a.example"}, false},
-		{"/a/../b", nil, false},
-		{"/a//b", nil, false},
-		{"/a%2fb", nil, false},
+		{"/a/../b", nil, true},
+		{"/a//b", nil, true},
+		{"/a%2fb", nil, true},
 	} {
 		var got [2]string
 		var asked [2][]string

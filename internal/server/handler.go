@@ -41,8 +41,10 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		w.writeTimeout = v.now.limits.WriteTimeout
 	}
 	if v.route == nil {
-		r = v.findRoute(r)
+		r = v.findRoute(r, q)
 		v.prepare(q)
+	} else {
+		r = site.WithPath(r, v.found.Path, v.found.Query)
 	}
 	w.pages, w.appPages = v.route.Pages, v.route.Intercepted
 	lane.SetJob(r, v.siteID, v.route.Job)
@@ -213,13 +215,13 @@ func (w *writer) serve(h http.Handler, r *http.Request) {
 }
 
 // findRoute finds the route of a request, and returns the request as rules have rewritten it.
-func (v *visit) findRoute(r *http.Request) *http.Request {
-	found := v.lookFor(r)
+func (v *visit) findRoute(r *http.Request, q *message.Request) *http.Request {
+	found := v.lookFor(r, q)
 	v.gate = v.route.Gate.At(r.URL.Path, r.URL.RawPath)
 	return found
 }
 
-func (v *visit) lookFor(r *http.Request) *http.Request {
+func (v *visit) lookFor(r *http.Request, q *message.Request) *http.Request {
 	if malformed(r) {
 		v.setRefusal(nil, refuse(h2.NoRequest, http.StatusBadRequest))
 		return r
@@ -255,7 +257,7 @@ func (v *visit) lookFor(r *http.Request) *http.Request {
 		v.setRefusal(st, refuse("Nothing is here.", http.StatusNotFound))
 		return r
 	}
-	f := st.Find(r)
+	f := st.Find(q)
 	switch {
 	case f.Clean != "":
 		v.setRefusal(st, redirectTo(f.Clean))
@@ -264,9 +266,8 @@ func (v *visit) lookFor(r *http.Request) *http.Request {
 	case f.Route == nil:
 		v.setRefusal(st, refuse("Nothing is here.", http.StatusNotFound))
 	default:
-		v.setRoute(st, f.Route, f.Private || f.Route.Private)
-		v.vary = f.Vary
-		return f.Request
+		v.setRoute(st, &f)
+		return site.WithPath(r, f.Path, f.Query)
 	}
 	return r
 }

@@ -11,13 +11,13 @@ import (
 // hasPolicy reports whether the lane must know anything in order to repeat the answer.
 func (v *visit) hasPolicy() bool {
 	o := v.route
-	return o.Headers != nil || o.CORS != nil || len(v.vary) > 0 || len(o.Pages) > 0 || o.NoLog
+	return o.Headers != nil || o.CORS != nil || len(v.found.Vary) > 0 || len(o.Pages) > 0 || o.NoLog
 }
 
 // policy is what the lane must know in order to repeat the answer.
 func (v *visit) policy() lane.Policy {
 	o := v.route
-	n := lane.Policy{Vary: v.vary, SuccessOnly: len(o.Pages) > 0, NoLog: o.NoLog}
+	n := lane.Policy{Vary: v.found.Vary, SuccessOnly: len(o.Pages) > 0, NoLog: o.NoLog}
 	if o.Headers == nil && o.CORS == nil {
 		return n
 	}

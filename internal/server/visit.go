@@ -5,10 +5,13 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
+	"strings"
 	"sync"
 	"time"
 
 	"millrace/internal/access/admit"
+	"millrace/internal/access/signin"
 	"millrace/internal/bytesize"
 	"millrace/internal/lane"
 	"millrace/internal/observe/accesslog"
@@ -38,6 +41,9 @@ type visit struct {
 	method, proto, host, target string
 	path, query, uri            string // for rules
 	below                       string // the path that the job of a loop sees
+	job                         lane.Passer
+	signIn                      *signin.Gate // before the job of a loop; nil: none
+	found                       site.Found
 	referer, agent              string // for the log
 	origin                      headers.Origin
 	secure                      bool
@@ -49,7 +55,6 @@ type visit struct {
 	site    *site.Site // nil: none has a say
 	route   *site.Route
 	siteID  uint64      // 0: the lane must not repeat the answer
-	vary    []string    // fields of the request that the choice of the route looked at
 	trap    *admit.Trap // at this path; nil: none
 	gate    *admit.Gate // nil: every client may ask
 	always  http.Header // fields of each answer
@@ -82,10 +87,7 @@ func (s *Server) begin(scope *lane.Scope, q *message.Request, remote string) *vi
 	v.server, v.now, v.table, v.began = s, s.current.Load(), enter(scope), time.Now()
 	v.method, v.proto, v.host, v.target, v.secure, v.remote = q.Method, q.Proto(), q.Host, q.Target, q.Secure, remote
 	clients := v.now.clients
-	v.client, v.trusted = q.Peer, clients.Trusts(q.Peer)
-	if v.trusted {
-		v.client = clients.Named(q.Peer, q.Fields.Join(clients.Header()))
-	}
+	v.client, v.trusted = q.Client(clients), clients.Trusts(q.Peer)
 	if always := scope.Always.Load(); always != nil {
 		v.always = *always
 	}
@@ -101,26 +103,33 @@ func enter(scope *lane.Scope) *site.Table {
 	}
 }
 
-// plainRoute finds the route of a request where only the path decides, and nothing in it is
-// encoded. It reports false where ServeHTTP has to look closer.
-func (v *visit) plainRoute(q *message.Request) bool {
+// find finds the route of a request for an event loop, and the path that its job sees. It
+// reports false where ServeHTTP has to look closer.
+func (v *visit) find(q *message.Request) bool {
 	st := v.table.Site(q.Host)
-	if st == nil || st.Trap.At(q.Path) {
+	var u url.URL
+	if st == nil || !q.URL(&u) || strings.HasPrefix(u.Path, challengePath) {
 		return false
 	}
-	route := st.Plain(q.Path)
-	if route == nil {
+	if _, at := st.Trap.Asked(&u); at {
 		return false
 	}
-	v.setRoute(st, route, route.Private)
-	v.gate = route.Gate.At(q.Path, "")
+	f := st.Find(q)
+	if f.Clean != "" || f.Ambiguous || f.Route == nil {
+		return false
+	}
+	v.setRoute(st, &f)
+	v.gate = f.Route.Gate.At(u.Path, u.RawPath)
+	if v.below = q.Path; f.Moved {
+		v.below = (&url.URL{Path: f.Path}).EscapedPath()
+	}
 	return true
 }
 
-// setRoute notes the route. private: the answer is for this request alone.
-func (v *visit) setRoute(st *site.Site, route *site.Route, private bool) {
-	v.site, v.route = st, route
-	if !private && v.trap == nil { // the lane does not look for traps
+// setRoute notes the route.
+func (v *visit) setRoute(st *site.Site, f *site.Found) {
+	v.site, v.route, v.found = st, f.Route, *f
+	if !f.Private && !f.Route.Private && v.trap == nil { // the lane does not look for traps
 		v.siteID = st.ID
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"millrace/internal/access/token"
+	"millrace/internal/wire/message"
 )
 
 const (
@@ -87,6 +88,23 @@ func (b *bearer) admit(r *http.Request) (visitor, *refusal) {
 		return visitor{}, &refusal{status: http.StatusUnauthorized, challenge: `Bearer error="invalid_token", error_description="` + quotable(err.Error()) + `"`}
 	}
 	return visitor{user: claims.Subject, proof: proof}, nil
+}
+
+// admitNow implements quick, for a token in Authorization alone whose key is known.
+func (b *bearer) admitNow(q *message.Request) (user string, ok bool) {
+	if b.cookie != "" && q.Fields.Has("Cookie") {
+		return "", false
+	}
+	r := q.HTTP(context.Background(), "")
+	if r == nil {
+		return "", false
+	}
+	t, proof, no := b.find(r)
+	if no != nil || proof != (Proof{}) {
+		return "", false
+	}
+	claims, err := b.tokens.Check(t)
+	return claims.Subject, err == nil && sendable(claims.Subject)
 }
 
 // sendable reports whether a header field can carry a name: at either end of a value

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"millrace/internal/access/password"
+	"millrace/internal/wire/message"
 	"millrace/internal/wire/netset"
 )
 
@@ -150,13 +151,38 @@ func (g *passwords) admit(r *http.Request) (visitor, *refusal) {
 	return visitor{}, &refusal{status: http.StatusUnauthorized, challenge: g.challenge}
 }
 
+// admitNow implements quick, for a password that was right a moment ago.
+func (g *passwords) admitNow(q *message.Request) (user string, ok bool) {
+	r := http.Request{Header: http.Header{"Authorization": {q.Value("Authorization")}}}
+	user, pass, ok := r.BasicAuth()
+	if !ok {
+		return "", false
+	}
+	sum := g.sum(user, pass)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	until, known := g.known[sum]
+	return user, known && now.Before(until) && !g.mayHaveChanged(now)
+}
+
+// sum is what stands for a user and a password in memory.
+func (g *passwords) sum(user, pass string) (sum [32]byte) {
+	mac := hmac.New(sha256.New, g.key[:])
+	_, _ = mac.Write([]byte(user + ":" + pass)) // a name has no colon
+	mac.Sum(sum[:0])
+	return sum
+}
+
+// mayHaveChanged reports whether it is time to look at the file, with g.mu held.
+func (g *passwords) mayHaveChanged(now time.Time) bool {
+	return g.options.File != "" && now.Sub(g.look) >= lookEvery
+}
+
 // allows reports whether a password is right; checked is false where there was no time to
 // check it.
 func (g *passwords) allows(r *http.Request, user, pass string) (right, checked bool) {
-	mac := hmac.New(sha256.New, g.key[:])
-	_, _ = mac.Write([]byte(user + ":" + pass)) // a name has no colon
-	var sum [32]byte
-	mac.Sum(sum[:0])
+	sum := g.sum(user, pass)
 	if _, known := g.find(user, sum); known {
 		return true, true
 	}
@@ -201,7 +227,7 @@ func (g *passwords) find(user string, sum [32]byte) (hash string, known bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
-	if g.options.File != "" && now.Sub(g.look) >= lookEvery {
+	if g.mayHaveChanged(now) {
 		g.look = now
 		g.reread()
 	}

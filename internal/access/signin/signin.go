@@ -17,6 +17,7 @@ import (
 
 	"millrace/internal/access/token"
 	"millrace/internal/wire/field"
+	"millrace/internal/wire/message"
 	"millrace/internal/wire/netset"
 	"millrace/internal/wire/send"
 )
@@ -260,36 +261,71 @@ func (g *Gate) Close() error {
 	return g.closer.Close()
 }
 
+// Gated is a handler behind a gate: it is called for requests that are let in.
+type Gated struct {
+	*Gate
+	Handler http.Handler
+}
+
 // Wrap returns a handler that calls h for requests that are let in, and refuses others.
-func (g *Gate) Wrap(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if slices.Contains(admissionOf(r.Context()).by, g) { // on its way through another route
-			h.ServeHTTP(w, r)
-			return
-		}
-		for _, name := range g.claims {
-			drop(r.Header, name)
-			drop(r.Trailer, name) // announced ones, which an upstream may take into the header
-		}
-		if !g.except.Empty() && g.except.Has(g.clients.Of(r)) {
-			h.ServeHTTP(w, r)
-			return
-		}
-		if len(r.Header["Authorization"]) > 1 { // the job might go by another one than the gate (RFC 9110, 5.3)
-			(&refusal{status: http.StatusBadRequest}).send(w)
-			return
-		}
-		who, no := g.way.admit(r)
-		if no != nil {
-			no.send(w)
-			return
-		}
-		if g.user != "" && who.user != "" {
-			who.fields = http.Header{g.user: {who.user}}
-		}
-		maps.Copy(r.Header, who.fields)
-		h.ServeHTTP(w, who.forJob(r, g))
+func (g *Gate) Wrap(h http.Handler) *Gated { return &Gated{g, h} }
+
+// ServeHTTP implements [http.Handler].
+func (g *Gated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if slices.Contains(admissionOf(r.Context()).by, g.Gate) { // on its way through another route
+		g.Handler.ServeHTTP(w, r)
+		return
+	}
+	for _, name := range g.claims {
+		drop(r.Header, name)
+		drop(r.Trailer, name) // announced ones, which an upstream may take into the header
+	}
+	if !g.except.Empty() && g.except.Has(g.clients.Of(r)) {
+		g.Handler.ServeHTTP(w, r)
+		return
+	}
+	if len(r.Header["Authorization"]) > 1 { // the job might go by another one than the gate (RFC 9110, 5.3)
+		(&refusal{status: http.StatusBadRequest}).send(w)
+		return
+	}
+	who, no := g.way.admit(r)
+	if no != nil {
+		no.send(w)
+		return
+	}
+	if g.user != "" && who.user != "" {
+		who.fields = http.Header{g.user: {who.user}}
+	}
+	maps.Copy(r.Header, who.fields)
+	g.Handler.ServeHTTP(w, who.forJob(r, g.Gate))
+}
+
+// A quick way knows of some requests at once that they are let in, from their
+// Authorization alone: who may ask was found out before, or needs nobody else.
+type quick interface {
+	admitNow(q *message.Request) (user string, ok bool)
+}
+
+// AdmitNow does the same as the handler for a request on an event loop, whose fields become
+// those that the job gets. It reports false where the handler has to decide, for who is not
+// let in as well.
+func (g *Gate) AdmitNow(q *message.Request) bool {
+	q.Fields = slices.DeleteFunc(q.Fields, func(l field.Line) bool {
+		return slices.ContainsFunc(g.claims, func(claim string) bool { return passesFor(l.Name, claim) })
 	})
+	if !g.except.Empty() && g.except.Has(q.Client(g.clients)) {
+		return true
+	}
+	way, ok := g.way.(quick)
+	if !ok {
+		return false
+	}
+	user, ok := way.admitNow(q)
+	if ok && g.user != "" && user != "" {
+		says := field.Line{Name: g.user, Value: user}
+		q.Fields, q.Set = append(q.Fields, says), append(q.Set, says)
+	}
+	return ok
 }
 
 // Anonymous returns h for pages that every client may see, such as error pages: what
@@ -307,12 +343,16 @@ func (g *Gate) Anonymous(h http.Handler) http.Handler {
 // drop removes a field in every spelling: to programs behind a gateway interface
 // (CGI, WSGI) X_User and X.User are X-User.
 func drop(h http.Header, name string) {
-	delete(h, name)
 	for have := range h {
-		if len(have) == len(name) && !field.Plain(have) && field.Fold(have) == field.Fold(name) {
+		if passesFor(have, name) {
 			delete(h, have)
 		}
 	}
+}
+
+// passesFor reports whether some program takes a field for the one with a name.
+func passesFor(have, name string) bool {
+	return have == name || len(have) == len(name) && !field.Plain(have) && field.Fold(have) == field.Fold(name)
 }
 
 func (no *refusal) send(w http.ResponseWriter) {

@@ -117,7 +117,7 @@ func TestLocationStaysOnItsHost(t *testing.T) {
 		}
 		r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
 		r.URL.Path = c.path
-		if got, ok := to.Location(r, p.Captures(c.path)); !ok || got != c.want {
+		if got, ok := to.Location(Of(r), p.Captures(c.path)); !ok || got != c.want {
 			t.Errorf("%s of %s to %s is %q, want %q", c.pattern, c.path, c.to, got, c.want)
 		}
 	}
@@ -168,7 +168,7 @@ func TestWhen(t *testing.T) {
 		if c.set != nil {
 			c.set(r)
 		}
-		if got := m.Matches(r); got != c.want {
+		if got := m.Matches(Of(r)); got != c.want {
 			t.Errorf("%+v: %v", c.when, got)
 		}
 	}
@@ -188,11 +188,11 @@ func FuzzTemplate(f *testing.F) {
 		}
 		r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
 		r.URL = &url.URL{Path: path}
-		if got, _, ok := to.Path(r, p.Captures(path)); ok {
+		if got, _, ok := to.Path(Of(r), p.Captures(path)); ok {
 			if clean, was := urlpath.Clean(got); !was {
 				t.Fatalf("%q of %q is rewritten to %q, which is not the clean %q", pattern, path, got, clean)
 			}
 		}
-		to.Location(r, p.Captures(path))
+		to.Location(Of(r), p.Captures(path))
 	})
 }

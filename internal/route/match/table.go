@@ -6,10 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/netip"
 	"os"
 	"strings"
+
+	"millrace/internal/wire/message"
 )
 
 const (
@@ -38,7 +39,7 @@ type TableOptions struct {
 // Scope has no tables.
 type Scope struct {
 	// Client finds who sent a request. nil: the connection's other end.
-	Client func(*http.Request) netip.Addr
+	Client func(*message.Request) netip.Addr
 	Tables map[string]*Table
 	// AnyTable takes every table's name for known: for options that are checked alone.
 	AnyTable bool
@@ -169,7 +170,7 @@ func (t *Table) parse(r io.Reader) error {
 }
 
 // Value is what the table has for a request; false for nothing, not even a default.
-func (t *Table) Value(r *http.Request) (string, bool) {
+func (t *Table) Value(r *Asked) (string, bool) {
 	if v, ok := t.values[t.key.Text(r, nil)]; ok {
 		return v, true
 	}
@@ -177,7 +178,7 @@ func (t *Table) Value(r *http.Request) (string, bool) {
 }
 
 // Has reports whether a request's key is in the table.
-func (t *Table) Has(r *http.Request) bool {
+func (t *Table) Has(r *Asked) bool {
 	_, ok := t.values[t.key.Text(r, nil)]
 	return ok
 }

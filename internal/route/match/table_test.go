@@ -42,7 +42,7 @@ func TestTable(t *testing.T) {
 		r := httptest.NewRequest(http.MethodGet, c.target, http.NoBody)
 		r.Header.Set("Accept-Language", "de")
 		r.Header.Set("Cookie", "c=//evil.test")
-		if got, ok := to.Location(r, nil); !ok || got != c.want {
+		if got, ok := to.Location(Of(r), nil); !ok || got != c.want {
 			t.Errorf("%s by %s: %s, want %s", c.target, c.to, got, c.want)
 		}
 	}

@@ -2,9 +2,6 @@ package match
 
 import (
 	"fmt"
-	"net"
-	"net/http"
-	"net/netip"
 	"net/textproto"
 	"net/url"
 	"slices"
@@ -31,7 +28,7 @@ type part struct {
 	request string
 	name    string // of a parameter, a header or a cookie
 	table   *Table
-	client  func(*http.Request) netip.Addr
+	client  addressBy
 }
 
 // literal reports whether the operator has written it: it is not escaped.
@@ -150,7 +147,7 @@ func (t *Template) Tables() (list []*Table) {
 }
 
 // Text puts in what a request says, as it is.
-func (t *Template) Text(r *http.Request, captures []string) string {
+func (t *Template) Text(r *Asked, captures []string) string {
 	if len(t.parts) == 1 {
 		return t.parts[0].value(r, captures)
 	}
@@ -162,7 +159,7 @@ func (t *Template) Text(r *http.Request, captures []string) string {
 }
 
 // value is what a placeholder stands for, decoded; {query} and {uri} as they came.
-func (p part) value(r *http.Request, captures []string) string {
+func (p part) value(r *Asked, captures []string) string {
 	if p.group >= 0 {
 		if p.group < len(captures) {
 			return captures[p.group]
@@ -171,28 +168,26 @@ func (p part) value(r *http.Request, captures []string) string {
 	}
 	switch p.request {
 	case "path":
-		return r.URL.Path
+		return r.Path
 	case "rest":
-		return strings.TrimPrefix(r.URL.Path, "/")
+		return strings.TrimPrefix(r.Path, "/")
 	case "query":
-		return r.URL.RawQuery
+		return r.Query
 	case "uri":
-		return r.URL.RequestURI()
+		return r.URI()
 	case "host":
-		return Host(r)
+		return Host(r.Head.Host)
 	case "scheme":
-		return urlpath.Scheme(r)
+		return r.Head.Scheme()
 	case "address":
 		return p.address(r)
 	case "header":
-		return r.Header.Get(p.name)
+		return r.Head.Fields.First(p.name)
 	case "query.":
-		return r.URL.Query().Get(p.name)
+		values, _ := url.ParseQuery(r.Query) // what can be read of it
+		return values.Get(p.name)
 	case "cookie.":
-		if list := r.CookiesNamed(p.name); len(list) > 0 {
-			return list[0].Value
-		}
-		return ""
+		return r.Head.Fields.Cookie(p.name)
 	}
 	if p.table != nil {
 		text, _ := p.table.Value(r)
@@ -201,44 +196,11 @@ func (p part) value(r *http.Request, captures []string) string {
 	return p.text
 }
 
-func (p part) address(r *http.Request) string {
-	if p.client == nil {
-		return Address(r)
-	}
-	if a := p.client(r); a.IsValid() {
+func (p part) address(r *Asked) string {
+	if a := p.client.of(r); a.IsValid() {
 		return a.String()
 	}
 	return ""
-}
-
-// Host is the name or address in a request's Host, without the port, in lower case; ""
-// where something else stands there, which must not become part of a path or address.
-func Host(r *http.Request) string {
-	host := r.Host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	if !isHost(host) {
-		return ""
-	}
-	return host
-}
-
-// isHost reports whether s is made of what names and addresses of hosts are.
-func isHost(s string) bool {
-	return s != "" && s != "." && s != ".." && !strings.ContainsFunc(s, func(c rune) bool {
-		return (c < 'a' || c > 'z') && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && !strings.ContainsRune("-._:[]", c)
-	})
-}
-
-// Address is the client's address as text.
-func Address(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return ""
-	}
-	return host
 }
 
 // Path puts in what a request says, for a new path and query. The path is clean (see
@@ -246,7 +208,7 @@ func Address(r *http.Request) string {
 // the template's own; without a "?" in it, the request's. ok is false where what the
 // request says would lead elsewhere than the text does: by dot segments, or by a host
 // that is none, which would leave another's name in its place.
-func (t *Template) Path(r *http.Request, captures []string) (path, query string, ok bool) {
+func (t *Template) Path(r *Asked, captures []string) (path, query string, ok bool) {
 	var b, q strings.Builder
 	inQuery := false
 	for _, p := range t.parts {
@@ -263,7 +225,7 @@ func (t *Template) Path(r *http.Request, captures []string) (path, query string,
 			q.WriteString(after)
 			inQuery = cut
 		case p.request == "uri":
-			b.WriteString(r.URL.Path)
+			b.WriteString(r.Path)
 		case p.request == "host" && text == "":
 			return "", "", false
 		default:
@@ -272,7 +234,7 @@ func (t *Template) Path(r *http.Request, captures []string) (path, query string,
 	}
 	path, ok = urlpath.Made("/" + strings.TrimLeft(b.String(), `/\`))
 	if !inQuery {
-		return path, r.URL.RawQuery, ok
+		return path, r.Query, ok
 	}
 	return path, q.String(), ok
 }
@@ -280,7 +242,7 @@ func (t *Template) Path(r *http.Request, captures []string) (path, query string,
 // Location puts in what a request says, escaped for an address. One that begins
 // with a slash stays on its host. ok is false where what the request says would make
 // it an address of another host than the text does, or lead out of its folder.
-func (t *Template) Location(r *http.Request, captures []string) (to string, ok bool) {
+func (t *Template) Location(r *Asked, captures []string) (to string, ok bool) {
 	var b strings.Builder
 	for i, p := range t.parts {
 		text := p.value(r, captures)

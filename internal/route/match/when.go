@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"net/textproto"
 	"net/url"
 	"regexp"
@@ -69,8 +68,8 @@ type Matcher struct {
 	denied   netset.Set
 	protocol string
 
-	client func(*http.Request) netip.Addr // nil: the connection's other end
-	tables []*Table                       // that must have an entry
+	client addressBy
+	tables []*Table // that must have an entry
 
 	vary []string // request headers that have a say
 	own  bool     // something has a say that no header tells
@@ -259,28 +258,28 @@ func (m *Matcher) Only() bool { return !m.own && len(m.vary) == 0 }
 func (m *Matcher) Vary() (names []string, ok bool) { return m.vary, !m.own }
 
 // Matches reports whether all but the path holds for a request.
-func (m *Matcher) Matches(r *http.Request) bool {
+func (m *Matcher) Matches(r *Asked) bool {
 	key, _ := m.Failing(r)
 	return key == ""
 }
 
 // Failing is the first condition that does not hold for a request, by its key and
 // where several have that, its name; "" if all but the path hold.
-func (m *Matcher) Failing(r *http.Request) (key, name string) {
+func (m *Matcher) Failing(r *Asked) (key, name string) {
 	switch {
-	case len(m.methods) > 0 && slices.Contains(m.methods, r.Method) == m.others:
+	case len(m.methods) > 0 && slices.Contains(m.methods, r.Head.Method) == m.others:
 		return "method", ""
-	case m.protocol != "" && (m.protocol == "https") != (r.TLS != nil):
+	case m.protocol != "" && (m.protocol == "https") != r.Head.Secure:
 		return "protocol", ""
-	case len(m.hosts) > 0 && !matchesHost(m.hosts, Host(r)):
+	case len(m.hosts) > 0 && !matchesHost(m.hosts, Host(r.Head.Host)):
 		return "host", ""
 	}
 	for _, h := range m.headers {
 		if h.name == "Host" {
-			if !h.matches(r.Host) {
+			if !h.matches(r.Head.Host) {
 				return "header", h.name
 			}
-		} else if !h.matchesAny(r.Header[h.name]) {
+		} else if !h.matchesAny(r.Head.Fields.Values(h.name)) {
 			return "header", h.name
 		}
 	}
@@ -310,11 +309,11 @@ func matchesHost(hosts []string, host string) bool {
 	})
 }
 
-func (m *Matcher) matchesQuery(r *http.Request) (name string, ok bool) {
+func (m *Matcher) matchesQuery(r *Asked) (name string, ok bool) {
 	if len(m.queries) == 0 {
 		return "", true
 	}
-	values, err := url.ParseQuery(r.URL.RawQuery)
+	values, err := url.ParseQuery(r.Query)
 	if err != nil && values == nil {
 		values = url.Values{}
 	}
@@ -326,29 +325,20 @@ func (m *Matcher) matchesQuery(r *http.Request) (name string, ok bool) {
 	return "", true
 }
 
-func (m *Matcher) matchesCookies(r *http.Request) (name string, ok bool) {
+func (m *Matcher) matchesCookies(r *Asked) (name string, ok bool) {
 	for _, c := range m.cookies {
-		var values []string
-		for _, cookie := range r.CookiesNamed(c.name) {
-			values = append(values, cookie.Value)
-		}
-		if !c.matchesAny(values) {
+		if !c.matchesAny(slices.Collect(r.Head.Fields.Cookies(c.name))) {
 			return c.name, false
 		}
 	}
 	return "", true
 }
 
-func (m *Matcher) matchesAddress(r *http.Request) bool {
+func (m *Matcher) matchesAddress(r *Asked) bool {
 	if m.allowed.Empty() && m.denied.Empty() {
 		return true
 	}
-	var ip netip.Addr
-	if m.client != nil {
-		ip = m.client(r)
-	} else {
-		ip, _ = netip.ParseAddr(Address(r)) // of a UNIX socket the zero address
-	}
+	ip := m.client.of(r) // of a UNIX socket the zero address
 	return !m.denied.Has(ip) && (m.allowed.Empty() || m.allowed.Has(ip))
 }
 

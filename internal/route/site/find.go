@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"millrace/internal/route/match"
+	"millrace/internal/wire/message"
 	"millrace/internal/wire/urlpath"
 )
 
@@ -31,8 +32,10 @@ func (r *Rule) path(path string) (captures []string, ok bool) {
 // Found is the result of routing a request.
 type Found struct {
 	Route *Route // nil: there is none
-	// Request is the request, with a new path where a rule has rewritten it.
-	Request *http.Request
+	// Path and Query are what the route's handler gets, decoded: those of the request, unless
+	// a rule has Moved it.
+	Path, Query string
+	Moved       bool
 	// Clean is the path to redirect the client to; "": there is no redirect.
 	Clean string
 	// Ambiguous: some servers would read the path as one of another route or rule, and no
@@ -63,24 +66,30 @@ type Step struct {
 }
 
 // Find returns the route of a request.
-func (s *Site) Find(r *http.Request) Found { return s.find(r, nil) }
+func (s *Site) Find(q *message.Request) Found { return s.find(q, nil) }
 
 // Explain is Find, with a step for each rule that was tried.
-func (s *Site) Explain(r *http.Request) (f Found, steps []Step) {
-	f = s.find(r, func(step Step) { steps = append(steps, step) })
+func (s *Site) Explain(q *message.Request) (f Found, steps []Step) {
+	f = s.find(q, func(step Step) { steps = append(steps, step) })
 	return f, steps
 }
 
 // find is Find. onStep may be nil.
-func (s *Site) find(r *http.Request, onStep func(Step)) Found {
-	f := Found{Request: r}
-	path, clean := urlpath.Clean(r.URL.Path)
-	several := !clean || urlpath.Several(r.URL.Path, r.URL.RawPath)
-	if several && ambiguous(s.rules, r.URL) {
-		f.redirectToClean(r, path)
+func (s *Site) find(q *message.Request, onStep func(Step)) (f Found) {
+	var u url.URL // of f
+	if !q.URL(&u) {
+		f.Ambiguous = true
 		return f
 	}
-	asked := WithPath(r, path, r.URL.RawQuery) // rules see a path without dot segments
+	f.Path, f.Query = u.Path, q.Query
+	path, clean := urlpath.Clean(u.Path)
+	several := !clean || urlpath.Several(u.Path, u.RawPath)
+	if several && ambiguous(s.rules, &u) {
+		f.redirectToClean(&u, path)
+		return f
+	}
+	asked := match.Asked{Head: q, Path: u.Path, Query: q.Query}
+	asked.Move(path, q.Query) // rules see a path without dot segments
 	for i := range s.rules {
 		rule := &s.rules[i]
 		captures, ok := rule.path(path)
@@ -97,7 +106,7 @@ func (s *Site) find(r *http.Request, onStep func(Step)) Found {
 				f.private(i)
 			}
 		}
-		if key, name := rule.Match.Failing(asked); key != "" {
+		if key, name := rule.Match.Failing(&asked); key != "" {
 			if onStep != nil {
 				onStep(Step{Rule: i + 1, Pattern: rule.Match.Path.String(), Path: true, Fails: key, Name: name})
 			}
@@ -109,13 +118,14 @@ func (s *Site) find(r *http.Request, onStep func(Step)) Found {
 			f.private(i)
 		}
 		if rule.Route != nil {
-			f.Route, f.Rule, f.Request = rule.Route, i+1, asked
+			f.Route, f.Rule = rule.Route, i+1
+			f.move(&asked)
 			if onStep != nil {
 				onStep(Step{Rule: i + 1, Pattern: rule.Match.Path.String(), Path: true})
 			}
 			return f
 		}
-		to, query, made := f.rewrite(i, rule.Rewrite, asked, captures)
+		to, query, made := f.rewrite(i, rule.Rewrite, &asked, captures)
 		if !made {
 			if onStep != nil {
 				onStep(Step{Rule: i + 1, Pattern: rule.Match.Path.String(), Path: true, Nowhere: true})
@@ -123,13 +133,15 @@ func (s *Site) find(r *http.Request, onStep func(Step)) Found {
 			return f
 		}
 		path, clean = to, true
-		asked = WithPath(asked, path, query)
-		several = urlpath.Several(path, asked.URL.RawPath)
-		f.Request = asked
-		if onStep != nil {
-			onStep(Step{Rule: i + 1, Pattern: rule.Match.Path.String(), Path: true, To: asked.URL.RequestURI()})
+		if asked.Move(path, query); asked.Moved {
+			u = url.URL{Path: path, RawQuery: query}
 		}
-		if several && ambiguous(s.rules[i+1:], asked.URL) {
+		several = urlpath.Several(path, u.RawPath)
+		f.move(&asked)
+		if onStep != nil {
+			onStep(Step{Rule: i + 1, Pattern: rule.Match.Path.String(), Path: true, To: asked.URI()})
+		}
+		if several && ambiguous(s.rules[i+1:], &u) {
 			f.Ambiguous = true
 			return f
 		}
@@ -140,16 +152,19 @@ func (s *Site) find(r *http.Request, onStep func(Step)) Found {
 	}
 	_, stays := urlpath.Made(path)
 	asItCame := f.Route != nil && f.Route.RawPath
-	if !asItCame && (!clean || !stays) || s.OnlyRoute(f.Request.URL) == nil {
-		f.redirectToClean(r, path)
+	if !asItCame && (!clean || !stays) || s.OnlyRoute(&u) == nil {
+		f.redirectToClean(&u, path)
 	}
 	return f
 }
 
+// move has the handler get what rules have made of the request.
+func (f *Found) move(a *match.Asked) { f.Path, f.Query, f.Moved = a.Path, a.Query, a.Moved }
+
 // redirectToClean redirects the client to the clean path. Where that is the path it has
 // sent, or a rule has made the path, the request is ambiguous.
-func (f *Found) redirectToClean(r *http.Request, clean string) {
-	if f.Request == r && (clean != r.URL.Path || urlpath.EncodesSlash(r.URL.RawPath) && !strings.ContainsRune(clean, '\\')) {
+func (f *Found) redirectToClean(u *url.URL, clean string) {
+	if !f.Moved && (clean != u.Path || urlpath.EncodesSlash(u.RawPath) && !strings.ContainsRune(clean, '\\')) {
 		f.Clean = clean
 		return
 	}
@@ -157,7 +172,7 @@ func (f *Found) redirectToClean(r *http.Request, clean string) {
 }
 
 // rewrite applies a rule's rewrite, and notes which headers it reads.
-func (f *Found) rewrite(rule int, to *match.Template, asked *http.Request, captures []string) (path, query string, made bool) {
+func (f *Found) rewrite(rule int, to *match.Template, asked *match.Asked, captures []string) (path, query string, made bool) {
 	if headers, more := to.Says(); more {
 		f.private(rule)
 	} else {

@@ -12,7 +12,6 @@ import (
 	"millrace/internal/observe/meter"
 	"millrace/internal/route/headers"
 	"millrace/internal/route/match"
-	"millrace/internal/wire/urlpath"
 )
 
 // Route is a path of a site and its handler.
@@ -122,21 +121,6 @@ func (s *Site) Route(path string) *Route {
 		}
 	}
 	return nil
-}
-
-// Plain returns the route for a path without encoded characters where only the path
-// decides. It returns nil where a rule covers the path, or where some server may read the
-// path in another way.
-func (s *Site) Plain(path string) *Route {
-	if urlpath.Several(path, "") {
-		return nil
-	}
-	for i := range s.rules {
-		if s.rules[i].Match.Covers(path) {
-			return nil
-		}
-	}
-	return s.Route(path)
 }
 
 // Passes reports whether a route of the table has Passes.

@@ -107,7 +107,7 @@ func (d Redirect) Matched(of *match.Path, in *match.Scope) (http.Handler, error)
 	status := cmp.Or(d.Status, http.StatusPermanentRedirect)
 	own := to.Has("query") || to.Has("uri") || strings.HasSuffix(d.To, "?")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		location, ok := to.Location(r, of.Captures(r.URL.Path))
+		location, ok := to.Location(match.Of(r), of.Captures(r.URL.Path))
 		if !ok {
 			http.Error(w, "Nothing is here.", http.StatusNotFound)
 			return

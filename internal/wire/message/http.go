@@ -23,7 +23,7 @@ func (h *Request) Of(r *http.Request) {
 		Path: escaped(r.URL), Query: r.URL.RawQuery, HasQuery: r.URL.ForceQuery || r.URL.RawQuery != "",
 		Length: r.ContentLength, Fields: h.Fields[:0], Set: h.Set[:0], Marks: h.Marks[:0],
 		Major: r.ProtoMajor, Minor: r.ProtoMinor,
-		Secure: r.TLS != nil,
+		Secure: r.TLS != nil, Subject: SubjectOf(r.TLS),
 	}
 	h.Peer, h.Port = netset.PeerPort(r.RemoteAddr)
 	for name, values := range r.Header {
@@ -32,6 +32,15 @@ func (h *Request) Of(r *http.Request) {
 		}
 	}
 	h.Simple = Simple(h.Path)
+}
+
+// SubjectOf returns the subject of the client's certificate (RFC 4514); "" where none was
+// proved.
+func SubjectOf(s *tls.ConnectionState) string {
+	if s == nil || len(s.VerifiedChains) == 0 || len(s.PeerCertificates) == 0 {
+		return ""
+	}
+	return s.PeerCertificates[0].Subject.String()
 }
 
 // escaped is the path of a URL exactly as it came in, with its escapes. URL.EscapedPath

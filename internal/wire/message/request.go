@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"millrace/internal/wire/field"
+	"millrace/internal/wire/netset"
 )
 
 // Request is the head of a request: as its client sent it, how it came, and what this
@@ -38,8 +39,10 @@ type Request struct {
 	// Major and Minor are the version of HTTP by which it came.
 	Major, Minor int
 
-	// Secure: it came over TLS.
-	Secure bool
+	// Secure: it came over TLS. Subject is that of the client's certificate (RFC 4514); "":
+	// none was proved.
+	Secure  bool
+	Subject string
 	// Peer is the address of the connection's other end, the zero one for a UNIX socket,
 	// and Port its port; 0: it is not known.
 	Peer netip.Addr
@@ -123,6 +126,15 @@ func (h *Request) Scheme() string {
 		return "https"
 	}
 	return "http"
+}
+
+// Client returns who sent the request: the connection's other end, or whom it names if it
+// is a proxy that is believed; the zero address on a UNIX socket.
+func (h *Request) Client(f *netset.Finder) netip.Addr {
+	if !f.Trusts(h.Peer) {
+		return h.Peer
+	}
+	return f.Named(h.Peer, h.Fields.Join(f.Header()))
 }
 
 // Replaced reports whether Set or Marks has a field.
