@@ -38,7 +38,7 @@ func (t *Fetch) begin(ctx context.Context, a *upstream.Answer, v verdict) Outcom
 	body := fill.NewBody(fill.BodyOptions{
 		Expected: a.Length,
 		Memory:   t.c.Tiers.InMemory(),
-		Spill:    t.c.Tiers.Spill(t.Key, o, a.Length),
+		Overflow: t.c.Tiers.Overflow(t.Key, o, a.Length),
 		Window:   windowSize,
 		Context:  ctx,
 	})
@@ -63,7 +63,7 @@ func (t *Fetch) grow(ctx context.Context, a *upstream.Answer, d verdict) {
 	}
 	body.Close(err)
 	t.c.Meters.FromUpstream.Add(0, uint64(n))
-	if body.Spilt() != nil && (err == nil || v.shown.Load()) { // what was written may be withdrawn: not before the leader holds it
+	if body.Overflowed() != nil && (err == nil || v.shown.Load()) { // what was written may be withdrawn: not before the leader holds it
 		v.show()
 		select {
 		case <-t.taken:

@@ -241,7 +241,7 @@ func (t *Fetch) judge(a *upstream.Answer, header http.Header, received time.Time
 		return nil, "method"
 	case a.Length > t.c.Tiers.Largest():
 		return nil, "too-large"
-	case a.Length > t.c.Tiers.InMemory() && !t.c.Tiers.Spills():
+	case a.Length > t.c.Tiers.InMemory() && !t.c.Tiers.Overflows():
 		return nil, "too-large"
 	case len(a.Trailer) > 0:
 		return nil, "trailer"

@@ -108,7 +108,7 @@ func (t *Fetch) commit(o *object.Object, body *fill.Body, keep, unseen bool) {
 		done = o.Clone()
 	}
 	done.Size = size
-	if body.Spilt() != nil {
+	if body.Overflowed() != nil {
 		if t.c.Tiers.Commit(t.Key, done, body) {
 			t.fetcher.passes.remove(t.Key)
 		}

@@ -25,9 +25,9 @@ const (
 	windowChunks = 8
 )
 
-// Spill is what a body that is too large for memory is written to; a store.Writer is
+// Overflow is what a body that is too large for memory is written to; a store.Writer is
 // one.
-type Spill interface {
+type Overflow interface {
 	io.Writer
 	io.ReaderAt // of what was written so far
 }
@@ -35,12 +35,12 @@ type Spill interface {
 // BodyOptions bound a Body.
 type BodyOptions struct {
 	Expected int64 // Content-Length, -1 when unknown
-	Memory   int64 // bytes held in memory; above it the body goes to Spill
-	// Spill is called once when the body outgrows Memory, or at once when
+	Memory   int64 // bytes held in memory; above it the body goes to Overflow
+	// Overflow is called once when the body outgrows Memory, or at once when
 	// Expected does. nil, or an error, also a later one of its Write: the body
 	// becomes a window that moves with its slowest reader, can only be joined
 	// as long as it has not moved, and will not be Whole.
-	Spill func() (Spill, error)
+	Overflow func() (Overflow, error)
 	// Window is how many bytes such a window holds. Default Memory, or 512 KiB
 	// if that is 0.
 	Window int64
@@ -58,23 +58,23 @@ type chunk struct {
 func (c chunk) end() int64 { return c.at + int64(len(c.b)) }
 
 // Body is a growing sequence of bytes with one writer and any number of readers, each
-// with a position of its own. It is in memory; or, once it has spilled, in the Spill;
+// with a position of its own. It is in memory; or, once it has overflowed, in the Overflow;
 // or only a window of it is in memory.
 type Body struct {
 	o BodyOptions
 
-	mu        sync.Mutex
-	size      int64
-	chunks    []chunk       // without gaps, up to size
-	start     int64         // offset of the first byte in chunks; size when there are none
-	allocated int64         // bytes allocated for chunks
-	spill     Spill         // what o.Spill returned
-	spilt     int64         // the first bytes that are in it, and not in memory
-	full      bool          // it has failed, or there is none
-	ended     bool          // by Close
-	err       error         // wraps ErrBroken
-	more      chan struct{} // closed when something has come; nil while nobody waits
-	room      chan struct{} // closed when a reader has moved on; nil while the writer does not wait
+	mu         sync.Mutex
+	size       int64
+	chunks     []chunk       // without gaps, up to size
+	start      int64         // offset of the first byte in chunks; size when there are none
+	allocated  int64         // bytes allocated for chunks
+	overflow   Overflow      // what o.Overflow returned
+	overflowed int64         // the first bytes that are in it, and not in memory
+	full       bool          // it has failed, or there is none
+	ended      bool          // by Close
+	err        error         // wraps ErrBroken
+	more       chan struct{} // closed when something has come; nil while nobody waits
+	room       chan struct{} // closed when a reader has moved on; nil while the writer does not wait
 
 	first   *Reader // of those that a window waits for
 	open    int     // readers that are not closed
@@ -85,7 +85,7 @@ type Body struct {
 	window atomic.Bool // full, and outgrown: chunks are dropped
 	joinMu sync.Mutex  // of Bytes
 	seatMu sync.RWMutex
-	seat   io.ReaderAt // where spilt bytes are read
+	seat   io.ReaderAt // where overflowed bytes are read
 }
 
 // NewBody returns an empty body.
@@ -136,12 +136,12 @@ func (b *Body) closed() error {
 	return b.err
 }
 
-// put appends some of p. Only the writer changes size, spill and full, and so
+// put appends some of p. Only the writer changes size, overflow and full, and so
 // may look at them without the lock.
 func (b *Body) put(p []byte) (int, error) {
 	switch {
-	case b.spill != nil && !b.full:
-		return b.putSpill(p)
+	case b.overflow != nil && !b.full:
+		return b.putOverflow(p)
 	case !b.full && b.size+int64(len(p)) > b.o.Memory:
 		b.leaveMemory()
 		return 0, nil
@@ -241,16 +241,16 @@ func (b *Body) Whole() (size int64, ok bool) {
 }
 
 // Bytes is the whole body in one piece of exactly its size, nil if it is not
-// whole or was spilt. The first call may have to join it out of several.
+// whole or has overflowed. The first call may have to join it out of several.
 func (b *Body) Bytes() []byte {
 	b.joinMu.Lock()
 	defer b.joinMu.Unlock()
 	size, ok := b.Whole()
 	b.mu.Lock()
-	chunks, spilt := b.chunks, b.spill != nil
+	chunks, overflowed := b.chunks, b.overflow != nil
 	b.mu.Unlock()
 	switch {
-	case !ok || spilt:
+	case !ok || overflowed:
 		return nil
 	case size == 0:
 		return []byte{}
@@ -267,12 +267,12 @@ func (b *Body) Bytes() []byte {
 	return whole
 }
 
-// Spilt is what Spill returned, nil if the body is in memory. Its owner must
+// Overflowed is what Overflow returned, nil if the body is in memory. Its owner must
 // end it (commit it when the body is Whole, else abort it); see Reseat and Retire.
-func (b *Body) Spilt() Spill {
+func (b *Body) Overflowed() Overflow {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.spill
+	return b.overflow
 }
 
 // Reader reads from an offset of 0 or more, waiting for bytes that have not
@@ -281,7 +281,7 @@ func (b *Body) Spilt() Spill {
 func (b *Body) Reader(ctx context.Context, offset int64) *Reader {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.retired || b.window.Load() && offset < b.start && (offset >= b.spilt || b.start > b.spilt) {
+	if b.retired || b.window.Load() && offset < b.start && (offset >= b.overflowed || b.start > b.overflowed) {
 		return nil
 	}
 	r := &Reader{b: b, ctx: ctx}

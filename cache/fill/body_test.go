@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 )
 
-// pad is a spill in memory that takes so many bytes; like a store.Writer, it
+// pad is a overflow in memory that takes so many bytes; like a store.Writer, it
 // cannot be read after its end.
 type pad struct {
 	mu    sync.Mutex
@@ -50,7 +50,7 @@ func (p *pad) end() {
 	p.ended = true
 }
 
-func (p *pad) open() (Spill, error) { return p, nil }
+func (p *pad) open() (Overflow, error) { return p, nil }
 
 // text is n bytes that differ from place to place.
 func text(n int) []byte {
@@ -117,8 +117,8 @@ func TestBytes(t *testing.T) {
 				if got, err := readAll(t, b, int64(offset)); err != nil || !bytes.Equal(got, want[offset:]) {
 					t.Errorf("from %d: %d bytes, %v", offset, len(got), err)
 				}
-				if b.Spilt() != nil {
-					t.Error("what is in memory was spilt")
+				if b.Overflowed() != nil {
+					t.Error("what is in memory was overflowed")
 				}
 			}
 		}

@@ -30,7 +30,7 @@ func modelRun(t *testing.T, rnd *rand.Rand) {
 		o.Expected = int64(len(want))
 	}
 	if rnd.IntN(2) == 0 {
-		o.Spill = (&pad{room: rnd.IntN(60_000)}).open
+		o.Overflow = (&pad{room: rnd.IntN(60_000)}).open
 	}
 	broken := rnd.IntN(4) == 0
 	b := NewBody(o)

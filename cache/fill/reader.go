@@ -8,11 +8,11 @@ import (
 	"sync/atomic"
 )
 
-// spiltBuffer is how much WriteTo reads from a spill at once.
-const spiltBuffer = 64 << 10
+// overflowBuffer is how much WriteTo reads from a overflow at once.
+const overflowBuffer = 64 << 10
 
-// spiltBuffers are those of readers that write spilt bytes.
-var spiltBuffers = sync.Pool{New: func() any { return new([spiltBuffer]byte) }}
+// overflowBuffers are those of readers that write overflowed bytes.
+var overflowBuffers = sync.Pool{New: func() any { return new([overflowBuffer]byte) }}
 
 // Reader is one reader of a Body, for one goroutine. When its context has
 // ended, it gives nothing more.
@@ -30,9 +30,9 @@ type Reader struct {
 }
 
 // part waits until there is something at the reader's position: bytes in
-// memory, or a number of spilt ones. before, if not nil, is called once before
+// memory, or a number of overflowed ones. before, if not nil, is called once before
 // it waits.
-func (r *Reader) part(before func()) (mem []byte, spilt int64, err error) {
+func (r *Reader) part(before func()) (mem []byte, overflowed int64, err error) {
 	b := r.b
 	for {
 		if err := r.ctx.Err(); err != nil {
@@ -43,8 +43,8 @@ func (r *Reader) part(before func()) (mem []byte, spilt int64, err error) {
 		switch {
 		case r.closed:
 			err = os.ErrClosed
-		case pos < b.spilt:
-			spilt = b.spilt - pos
+		case pos < b.overflowed:
+			overflowed = b.overflowed - pos
 		case pos < b.size && pos >= b.start:
 			mem = b.view(pos)
 		case pos < b.size: // dropped by watch just now
@@ -54,9 +54,9 @@ func (r *Reader) part(before func()) (mem []byte, spilt int64, err error) {
 		case b.ended:
 			err = io.EOF
 		}
-		if mem != nil || spilt > 0 || err != nil {
+		if mem != nil || overflowed > 0 || err != nil {
 			b.mu.Unlock()
-			return mem, spilt, err
+			return mem, overflowed, err
 		}
 		if before != nil {
 			b.mu.Unlock()
@@ -93,13 +93,13 @@ func (r *Reader) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	mem, spilt, err := r.part(nil)
+	mem, overflowed, err := r.part(nil)
 	if err != nil {
 		return 0, err
 	}
 	n := copy(p, mem)
-	if spilt > 0 {
-		n, err = r.b.readSpilt(p[:min(int64(len(p)), spilt)], r.pos.Load())
+	if overflowed > 0 {
+		n, err = r.b.readOverflow(p[:min(int64(len(p)), overflowed)], r.pos.Load())
 	}
 	r.advance(n)
 	return n, err
@@ -108,23 +108,23 @@ func (r *Reader) Read(p []byte) (int, error) {
 // WriteTo implements io.WriterTo without a copy of what is held in memory. flush, if set
 // by Flush, is called whenever the reader has caught up with the writer.
 func (r *Reader) WriteTo(w io.Writer) (total int64, err error) {
-	var buffer *[spiltBuffer]byte
+	var buffer *[overflowBuffer]byte
 	defer func() {
 		if buffer != nil {
-			spiltBuffers.Put(buffer)
+			overflowBuffers.Put(buffer)
 		}
 	}()
 	for {
-		p, spilt, err := r.part(r.flush)
+		p, overflowed, err := r.part(r.flush)
 		if err == io.EOF { //nolint:errorlint // an ErrBroken may wrap it
 			return total, nil
 		}
-		if err == nil && spilt > 0 {
+		if err == nil && overflowed > 0 {
 			if buffer == nil {
-				buffer = spiltBuffers.Get().(*[spiltBuffer]byte)
+				buffer = overflowBuffers.Get().(*[overflowBuffer]byte)
 			}
 			var n int
-			n, err = r.b.readSpilt(buffer[:min(spiltBuffer, spilt)], r.pos.Load())
+			n, err = r.b.readOverflow(buffer[:min(overflowBuffer, overflowed)], r.pos.Load())
 			p = buffer[:n]
 		}
 		if err != nil {

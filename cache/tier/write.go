@@ -131,33 +131,33 @@ func index(ctx context.Context, to store.Store, key string, o *object.Object) {
 	}
 }
 
-// Spills reports whether there is room for what is too large for memory.
-func (t *Tiers) Spills() bool { return t.o.Disk != nil }
+// Overflows reports whether there is room for what is too large for memory.
+func (t *Tiers) Overflows() bool { return t.o.Disk != nil }
 
-// Spill makes the place on disk for the body of o, which may outgrow memory.
+// Overflow makes the place on disk for the body of o, which may outgrow memory.
 // size is -1 while it is not known. nil without a disk.
-func (t *Tiers) Spill(key string, o *object.Object, size int64) func() (fill.Spill, error) {
+func (t *Tiers) Overflow(key string, o *object.Object, size int64) func() (fill.Overflow, error) {
 	if t.o.Disk == nil {
 		return nil
 	}
-	return func() (fill.Spill, error) {
+	return func() (fill.Overflow, error) {
 		w, err := t.o.Disk.Create(context.Background(), t.storeKey(key, o), size)
 		if err != nil {
 			return nil, fmt.Errorf("making room on disk for %s: %w", o.Owner.URL, err)
 		}
-		return &spill{Writer: w, left: t.o.Largest}, nil
+		return &overflow{Writer: w, left: t.o.Largest}, nil
 	}
 }
 
-// spill is a body on its way to disk. It takes no more than is kept of one: the
+// overflow is a body on its way to disk. It takes no more than is kept of one: the
 // rest of a larger one goes past it to those who wait.
-type spill struct {
+type overflow struct {
 	store.Writer
 	left int64
 }
 
 // Write implements io.Writer.
-func (s *spill) Write(p []byte) (int, error) {
+func (s *overflow) Write(p []byte) (int, error) {
 	if int64(len(p)) > s.left {
 		return 0, store.ErrFull
 	}
@@ -170,7 +170,7 @@ func (s *spill) Write(p []byte) (int, error) {
 // Who still reads the body goes on in that. It reports false when the body could
 // not be kept; it is discarded then.
 func (t *Tiers) Commit(key string, o *object.Object, body *fill.Body) bool {
-	w, ok := body.Spilt().(*spill)
+	w, ok := body.Overflowed().(*overflow)
 	head, err := o.Encode(t.o.Order.Epoch(o.Owner.At))
 	if !ok || err != nil {
 		Discard(body)
@@ -202,7 +202,7 @@ func (t *Tiers) Commit(key string, o *object.Object, body *fill.Body) bool {
 
 // Discard gives back what a body was written to, once nobody reads it any more.
 func Discard(b *fill.Body) {
-	if w, ok := b.Spilt().(*spill); ok {
+	if w, ok := b.Overflowed().(*overflow); ok {
 		b.Retire(func() { _ = w.Abort() }) // it is not there for anyone, whether or not its file could be removed
 	}
 }

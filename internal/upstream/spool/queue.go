@@ -87,7 +87,7 @@ func (q *Queue) put(space *[]byte, n int, wait bool) (*[]byte, error) {
 			paused = true
 			continue
 		}
-		err := q.spill((*space)[:n])
+		err := q.toFile((*space)[:n])
 		if err == nil {
 			q.moved.Broadcast()
 			return space, nil
@@ -125,8 +125,8 @@ func (q *Queue) admit(wait bool) bool {
 // empty reports whether who takes from the queue has nothing, and waits.
 func (q *Queue) empty() bool { return len(q.pieces) == 0 && q.lent == nil && q.from == q.to }
 
-// spill writes to the temporary file what memory has no room for.
-func (q *Queue) spill(b []byte) error {
+// toFile writes to the temporary file what memory has no room for.
+func (q *Queue) toFile(b []byte) error {
 	n := int64(len(b))
 	if q.broken || q.to+n > q.mostDisk || !take(&q.room.disk, n, q.room.limits.Load().disk) {
 		return ErrFull

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 )
 
-func TestSpill(t *testing.T) {
+func TestOverflow(t *testing.T) {
 	want := text(200_000)
 	for name, o := range map[string]BodyOptions{
 		"outgrows memory": {Expected: -1, Memory: 60_000},
@@ -19,10 +19,10 @@ func TestSpill(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := &pad{room: 1 << 20}
 			opened := 0
-			o.Spill = func() (Spill, error) { opened++; return p, nil }
+			o.Overflow = func() (Overflow, error) { opened++; return p, nil }
 			b := NewBody(o)
 			if (opened == 1) != (o.Expected > o.Memory) {
-				t.Errorf("the spill was opened %d times at the start", opened)
+				t.Errorf("the overflow was opened %d times at the start", opened)
 			}
 			early := b.Reader(t.Context(), 0)
 			defer early.Close()
@@ -31,16 +31,16 @@ func TestSpill(t *testing.T) {
 				if n, err := b.Write(want[i : i+10_000]); n != 10_000 || err != nil {
 					t.Fatal(n, err)
 				}
-				if i == 50_000 { // in memory with some, and goes on in the spill
+				if i == 50_000 { // in memory with some, and goes on in the overflow
 					io.CopyN(&got, struct{ io.Reader }{early}, 45_001)
 				}
 			}
 			b.Close(nil)
-			if size, ok := b.Whole(); size != 200_000 || !ok || b.Bytes() != nil || b.Spilt() != Spill(p) || opened != 1 {
+			if size, ok := b.Whole(); size != 200_000 || !ok || b.Bytes() != nil || b.Overflowed() != Overflow(p) || opened != 1 {
 				t.Errorf("Whole is %d, %v; opened %d times", size, ok, opened)
 			}
 			if !bytes.Equal(p.b, want) || b.allocated != 0 || b.chunks != nil {
-				t.Error("the spill does not hold the body alone")
+				t.Error("the overflow does not hold the body alone")
 			}
 			if _, err := io.Copy(&got, early); err != nil || !bytes.Equal(got.Bytes(), want) {
 				t.Errorf("the early reader got %d bytes, %v", got.Len(), err)
@@ -52,10 +52,10 @@ func TestSpill(t *testing.T) {
 	}
 }
 
-// TestSpillWakes: readers of a spilt body get what comes as soon as it comes.
-func TestSpillWakes(t *testing.T) {
+// TestOverflowWakes: readers of a overflowed body get what comes as soon as it comes.
+func TestOverflowWakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := NewBody(BodyOptions{Expected: -1, Spill: (&pad{room: 100}).open})
+		b := NewBody(BodyOptions{Expected: -1, Overflow: (&pad{room: 100}).open})
 		r := b.Reader(t.Context(), 0)
 		got := ""
 		go func() {
@@ -81,20 +81,20 @@ func TestSpillWakes(t *testing.T) {
 	})
 }
 
-// TestSpillFull: where the spill has no room, readers get everything
+// TestOverflowFull: where the overflow has no room, readers get everything
 // nevertheless, and nothing is stored.
-func TestSpillFull(t *testing.T) {
+func TestOverflowFull(t *testing.T) {
 	want := text(100_000)
-	for name, open := range map[string]func() (Spill, error){
+	for name, open := range map[string]func() (Overflow, error){
 		"none":             nil,
-		"cannot be opened": func() (Spill, error) { return nil, errFull },
+		"cannot be opened": func() (Overflow, error) { return nil, errFull },
 		"at once":          (&pad{room: 10}).open,
 		"in the middle":    (&pad{room: 50_000}).open,
 		"at the very end":  (&pad{room: 99_999}).open,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := NewBody(BodyOptions{Expected: -1, Memory: 20_000, Spill: open})
+				b := NewBody(BodyOptions{Expected: -1, Memory: 20_000, Overflow: open})
 				r := b.Reader(t.Context(), 0)
 				var got bytes.Buffer
 				done := make(chan error)
@@ -123,11 +123,11 @@ func TestSpillFull(t *testing.T) {
 	}
 }
 
-// TestJoinBehindFullSpill: the bytes before the spill failed can still be
+// TestJoinBehindFullOverflow: the bytes before the overflow failed can still be
 // joined, until those behind it have moved on.
-func TestJoinBehindFullSpill(t *testing.T) {
+func TestJoinBehindFullOverflow(t *testing.T) {
 	want := text(3000)
-	b := NewBody(BodyOptions{Expected: -1, Memory: 100, Window: 800, Spill: (&pad{room: 1000}).open})
+	b := NewBody(BodyOptions{Expected: -1, Memory: 100, Window: 800, Overflow: (&pad{room: 1000}).open})
 	for i := 0; i < 1500; i += 100 {
 		if _, err := b.Write(want[i : i+100]); err != nil {
 			t.Fatal(err)
@@ -279,12 +279,12 @@ func TestWindowWriterIsReleased(t *testing.T) {
 	}
 }
 
-// TestReseat: a spill's life may end while there are readers.
+// TestReseat: a overflow's life may end while there are readers.
 func TestReseat(t *testing.T) {
 	want := text(100_000)
 	fill := func() (*Body, *pad, *Reader) {
 		p := &pad{room: 1 << 20}
-		b := NewBody(BodyOptions{Expected: 100_000, Memory: 100, Spill: p.open})
+		b := NewBody(BodyOptions{Expected: 100_000, Memory: 100, Overflow: p.open})
 		b.Write(want)
 		b.Close(nil)
 		r := b.Reader(t.Context(), 0)
@@ -328,7 +328,7 @@ func TestReseat(t *testing.T) {
 	b, p, r = fill()
 	p.end() // under its readers, against the rule
 	if _, err := r.WriteTo(io.Discard); !errors.Is(err, ErrBroken) {
-		t.Errorf("reading a dead spill returned %v", err)
+		t.Errorf("reading a dead overflow returned %v", err)
 	}
 	if err := b.Reseat(func() (io.ReaderAt, error) { return nil, nil }); err == nil {
 		t.Error("a body sits nowhere")

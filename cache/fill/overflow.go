@@ -7,9 +7,9 @@ import (
 )
 
 // leaveMemory continues a body outside of memory. What is in memory is written to the
-// spill first; readers go on in memory meanwhile.
+// overflow first; readers go on in memory meanwhile.
 func (b *Body) leaveMemory() {
-	s := b.openSpill()
+	s := b.openOverflow()
 	copied := s != nil
 	for i := 0; copied && i < len(b.chunks); i++ {
 		_, err := s.Write(b.chunks[i].b)
@@ -22,29 +22,29 @@ func (b *Body) leaveMemory() {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.spill = s
+	b.overflow = s
 	if !copied {
 		b.becomeWindow()
 		return
 	}
-	b.chunks, b.allocated, b.spilt, b.start = nil, 0, b.size, b.size
+	b.chunks, b.allocated, b.overflowed, b.start = nil, 0, b.size, b.size
 }
 
-func (b *Body) openSpill() Spill {
-	if b.o.Spill == nil {
+func (b *Body) openOverflow() Overflow {
+	if b.o.Overflow == nil {
 		return nil
 	}
-	s, err := b.o.Spill()
+	s, err := b.o.Overflow()
 	if err != nil {
 		return nil
 	}
 	return s
 }
 
-// putSpill appends p to the spill. If it takes no more, what it holds can
+// putOverflow appends p to the overflow. If it takes no more, what it holds can
 // still be read, and the rest of the body is a window behind it.
-func (b *Body) putSpill(p []byte) (int, error) {
-	n, err := b.spill.Write(p)
+func (b *Body) putOverflow(p []byte) (int, error) {
+	n, err := b.overflow.Write(p)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
@@ -55,17 +55,17 @@ func (b *Body) putSpill(p []byte) (int, error) {
 		return 0, nil
 	}
 	b.size += int64(n)
-	b.spilt, b.start = b.size, b.size
+	b.overflowed, b.start = b.size, b.size
 	wake(&b.more)
 	return n, nil
 }
 
-// readSpilt reads what was spilt.
-func (b *Body) readSpilt(p []byte, offset int64) (int, error) {
+// readOverflow reads what has overflowed.
+func (b *Body) readOverflow(p []byte, offset int64) (int, error) {
 	b.seatMu.RLock()
 	defer b.seatMu.RUnlock()
 	if b.seat == nil {
-		return 0, fmt.Errorf("%w: what was spilt is gone", ErrBroken)
+		return 0, fmt.Errorf("%w: what has overflowed is gone", ErrBroken)
 	}
 	n, err := b.seat.ReadAt(p, offset)
 	switch {
@@ -74,13 +74,13 @@ func (b *Body) readSpilt(p []byte, offset int64) (int, error) {
 	case err == nil:
 		err = io.ErrNoProgress
 	}
-	return 0, fmt.Errorf("%w: reading what was spilt: %w", ErrBroken, err)
+	return 0, fmt.Errorf("%w: reading what has overflowed: %w", ErrBroken, err)
 }
 
-// Reseat moves the readers of a closed body from the spill to where it is stored: a
+// Reseat moves the readers of a closed body from the overflow to where it is stored: a
 // store.Writer can be read only until its Commit. It waits for reads under way, holds
 // back further ones, and calls to, which commits and returns a reader of the stored
-// bytes. If that fails, readers that still need spilled bytes get ErrBroken.
+// bytes. If that fails, readers that still need overflowed bytes get ErrBroken.
 func (b *Body) Reseat(to func() (io.ReaderAt, error)) error {
 	b.seatMu.Lock()
 	defer b.seatMu.Unlock()
@@ -97,7 +97,7 @@ func (b *Body) Reseat(to func() (io.ReaderAt, error)) error {
 }
 
 // Retire makes Reader return nil from now on, and calls f once the last reader
-// has been closed, which may be at once: then the spill, or where the body was
+// has been closed, which may be at once: then the overflow, or where the body was
 // reseated to, can be closed. f runs in the goroutine of that reader. Call it
 // at most once.
 func (b *Body) Retire(f func()) {
