@@ -34,6 +34,7 @@ func Experiments() ([]experiment.Experiment, error) {
 		{"tls", tls.Hooks},
 		{"protocols", protocols.Hooks},
 		{"proxy", proxy.Hooks},
+		{"latency", nil},
 		{"images", images.Hooks},
 		{"packed", packed.Hooks},
 		{"embed-vs-disk", embed.Hooks},

@@ -108,7 +108,7 @@ func (c *checker) arms() {
 }
 
 func (c *checker) workloads() {
-	tasks := []string{"", "h2load", "idle", "page"}
+	tasks := []string{"", "h2load", "idle", "page", "rest"}
 	for name := range c.hooks.Tasks {
 		tasks = append(tasks, name)
 	}

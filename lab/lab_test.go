@@ -181,7 +181,7 @@ func TestExperiment(t *testing.T) {
 		t.Errorf("the error does not say what there is: %v", err)
 	}
 	all, err := Experiments()
-	if err != nil || len(all) != 13 {
+	if err != nil || len(all) != 14 {
 		t.Fatalf("%d experiments, %v", len(all), err)
 	}
 	seen := map[string]bool{}

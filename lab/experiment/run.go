@@ -293,7 +293,7 @@ func (r *Run) task(name string) Task {
 	if do := r.hooks.Tasks[name]; do != nil {
 		return do
 	}
-	return map[string]Task{"h2load": r.h2load, "idle": r.idle, "page": r.page}[name]
+	return map[string]Task{"h2load": r.h2load, "idle": r.idle, "page": r.page, "rest": r.rest}[name]
 }
 
 // conclude writes tables and answer about what there is.

@@ -121,7 +121,7 @@ type Workload struct {
 	Blocks   int
 	Together bool
 
-	Paths         []string // "site": those of the small site
+	Paths         []string // "site": those of the small site; "page": the page with its assets
 	Header        map[string]string
 	Browser       bool // the header fields of a browser
 	Body, Message int  // bytes
@@ -132,6 +132,7 @@ type Workload struct {
 	Threads       int
 	Sources       int
 	Requests      uint64
+	Rate          float64 // requests a second, at random moments; 0: each as soon as the last is answered
 	Timeout       time.Duration
 
 	Task string // the name of what is done instead of a load
@@ -275,7 +276,9 @@ func (w Workload) load() load.Config {
 	if runtime.NumCPU() <= w.Threads {
 		c.Threads = 1 // several would take the server's last core
 	}
-	c.Paths = w.paths()
+	if c.Paths = w.paths(); w.Rate > 0 {
+		c.Arrival, c.Rate = load.Poisson, w.Rate
+	}
 	if w.Body > 0 {
 		body := strings.Repeat("x", w.Body)
 		c.Request.Body = &body
@@ -288,12 +291,16 @@ func (w Workload) load() load.Config {
 
 func (w Workload) paths() []string { return pathsOf(w.Paths) }
 
-// pathsOf are paths, among which "site" stands for those of the small site.
+// pathsOf are paths, among which "site" stands for those of the small site, and "page" for
+// the page and its assets.
 func pathsOf(list []string) (paths []string) {
 	for _, p := range list {
-		if p == "site" {
+		switch p {
+		case "site":
 			paths = append(paths, site.SmallPaths()...)
-		} else {
+		case "page":
+			paths = append(paths, PagePaths()...)
+		default:
 			paths = append(paths, p)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"millrace/lab/load"
 	"millrace/lab/record"
 	"millrace/lab/site"
 )
@@ -40,7 +41,7 @@ workloads:
     quick: "{quick}"
     paths: ["{path}"]
     connections: "{n}"
-  - {name: site, paths: [site], browser: true, connections: 7, needs: tool, quick: true, header: {X-Y: z}, body: 3}
+  - {name: site, paths: [site, page, /x], rate: 500, browser: true, connections: 7, needs: tool, quick: true, header: {X-Y: z}, body: 3}
 `
 
 func parsed(t *testing.T, mode record.Mode) *Spec {
@@ -62,7 +63,7 @@ func TestParse(t *testing.T) {
 		t.Errorf("%+v", w)
 	}
 	c := s.Workloads[4].load()
-	if len(c.Paths) != len(site.Small()) || c.Header.Get("X-Y") != "z" || c.Header.Get("Sec-Fetch-Mode") == "" || c.Request.Body == nil || *c.Request.Body != "xxx" || c.Connections != 7 {
+	if len(c.Paths) != len(site.Small())+len(site.Page())+1 || c.Arrival != load.Poisson || c.Rate != 500 || c.Header.Get("X-Y") != "z" || c.Header.Get("Sec-Fetch-Mode") == "" || c.Request.Body == nil || *c.Request.Body != "xxx" || c.Connections != 7 {
 		t.Errorf("%+v", c)
 	}
 	s = parsed(t, record.Quick)

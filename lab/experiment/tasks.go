@@ -240,6 +240,33 @@ func (r *Run) hold(ctx context.Context, url string, target *record.Target, w Wor
 	return got, err
 }
 
+// rest asks Count times over one connection and closes that. The server may free memory and
+// forget what nobody asks for, as long as Every; what it uses in the time Idle from then on
+// is the figure.
+func (r *Run) rest(ctx context.Context, slot trial.TaskSlot, w Workload) (got trial.TaskResult, err error) {
+	d, err := client.New(w.Options(slot.URL))
+	if err != nil {
+		return got, err
+	}
+	defer d.Close() //nolint:errcheck // what it has to say no longer matters
+	one := Gather(ctx, d, 1, func(c client.Conn) (err error) {
+		for range w.Count {
+			err = errors.Join(err, Ask(ctx, c, 0, nil))
+		}
+		return err
+	})
+	one.Part()
+	if err := errors.Join(one.Err, Sleep(ctx, w.Every)); err != nil {
+		return got, err
+	}
+	was, err := slot.Target.Read()
+	if err := errors.Join(err, Sleep(ctx, w.Idle)); err != nil {
+		return got, err
+	}
+	is, err := slot.Target.Read()
+	return trial.TaskResult{Done: 1, Values: map[string]float64{CPU: float64(is.CPU - was.CPU), "rss_bytes": float64(is.RSS)}}, err
+}
+
 // visitors look at a page at once, each on a connection of its own.
 const visitors = 4
 

@@ -61,6 +61,27 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
+// TestRest: a server has no connection while it rests, and one that answers wrongly is no
+// figure.
+func TestRest(t *testing.T) {
+	var asked atomic.Int64
+	status := http.StatusOK
+	slot := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, "something")
+	})
+	w := Workload{Protocol: load.HTTP1, Count: 3, Paths: []string{"/x"}, Every: time.Millisecond, Idle: 20 * time.Millisecond}
+	got, err := bareRun(t).rest(t.Context(), slot, w)
+	if _, known := got.Values[CPU]; err != nil || !known || got.Done != 1 || got.Values["rss_bytes"] <= 0 || asked.Load() != 3 {
+		t.Errorf("%+v, %v, asked %d times", got, err, asked.Load())
+	}
+	status = http.StatusBadGateway
+	if got, err := bareRun(t).rest(t.Context(), slot, w); !errors.Is(err, ErrAnswer) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 // TestPage: everything of the page is asked for, and what is missing is not a figure.
 func TestPage(t *testing.T) {
 	var asked atomic.Int64
