@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"millrace/internal/bytesize"
+	"millrace/internal/process/gogc"
 )
 
 // The budget that nobody has set follows the machine, within bounds; one that is
 // set counts.
 func TestMemory(t *testing.T) {
-	if m := (Options{}).memory(); m < leastMemory || m > mostMemory || machineMemory() > memoryShare*mostMemory && m != mostMemory {
-		t.Errorf("%d of %d", m, machineMemory())
+	if m := (Options{}).memory(); m < leastMemory || m > mostMemory || gogc.Memory() > memoryShare*mostMemory && m != mostMemory {
+		t.Errorf("%d of %d", m, gogc.Memory())
 	}
 	if m := (Options{Memory: 64 << 20}).memory(); m != 64<<20 {
 		t.Errorf("%d", m)

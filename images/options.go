@@ -14,6 +14,7 @@ import (
 	"millrace/images/params"
 	"millrace/images/remote"
 	"millrace/internal/bytesize"
+	"millrace/internal/process/gogc"
 	"millrace/store/disk"
 )
 
@@ -149,7 +150,7 @@ func (o Options) memory() int64 {
 	if o.Memory > 0 {
 		return int64(o.Memory)
 	}
-	return min(max(machineMemory()/memoryShare, leastMemory), mostMemory)
+	return min(max(gogc.Memory()/memoryShare, leastMemory), mostMemory)
 }
 
 func (o Options) limits() header.Limits { return header.Limits{Megapixels: o.MaxMegapixels} }

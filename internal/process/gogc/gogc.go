@@ -1,5 +1,5 @@
 // Package gogc sets the percentage of Go's garbage collector (GOGC) to a
-// budget of bytes.
+// budget of bytes, and says how much memory there is to make budgets of (Memory).
 //
 // Go lets a heap grow to twice what is in use before it collects. For a server
 // of small requests that is a good trade; with a cache it means that 256 MiB of

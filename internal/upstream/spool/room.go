@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"millrace/internal/bytesize"
+	"millrace/internal/process/gogc"
 )
 
 const (
@@ -22,9 +23,12 @@ const (
 	chunk = 64 << 10
 	// small is the piece in which a file is read back where memory is short.
 	small = 8 << 10
-	// defaultMemory and defaultDisk bound all bodies together.
-	defaultMemory = 64 << 20
-	defaultDisk   = 8 << 30
+	// What is kept in memory is a share of what this process may use, within bounds; at
+	// most defaultDisk goes to files.
+	memoryShare = 16
+	leastMemory = 64 << 20
+	mostMemory  = 1 << 30
+	defaultDisk = 8 << 30
 	// spillRate is how many bytes a second answers may write to files, all together:
 	// hundreds of long ones to slow clients would otherwise take the disk, the
 	// processors and their upstream from everybody else. With 300 of them a small
@@ -48,7 +52,8 @@ var ErrClosed = errors.New("the buffered body was closed")
 // Options bound what all bodies together may take.
 type Options struct {
 	// Memory is the most that all buffered bodies together may take in memory;
-	// what is beyond goes to files. Answers take at most half of it. Default 64MiB.
+	// what is beyond goes to files. Answers take at most half of it. Default a sixteenth
+	// of what this process may use, at least 64MiB and at most 1GiB.
 	Memory bytesize.Size `yaml:"memory"`
 	// Disk is the most that they may take in temporary files. When it is full,
 	// uploads get 503, and answers come as slowly as their clients read. Default 8GiB.
@@ -104,7 +109,7 @@ func NewRoom(o Options, log *slog.Logger) *Room {
 func (r *Room) Limit(o Options) {
 	l := &limits{memory: int64(o.Memory), disk: int64(o.Disk), folder: o.Folder}
 	if l.memory <= 0 {
-		l.memory = defaultMemory
+		l.memory = min(max(gogc.Memory()/memoryShare, leastMemory), mostMemory)
 	}
 	if l.disk <= 0 {
 		l.disk = defaultDisk

@@ -15,6 +15,8 @@ import (
 	"testing/iotest"
 	"testing/synctest"
 	"time"
+
+	"millrace/internal/process/gogc"
 )
 
 func newRoom(t *testing.T, o Options) *Room {
@@ -307,4 +309,15 @@ func (w *shortWriter) Write(b []byte) (int, error) {
 	}
 	w.left -= len(b)
 	return len(b), nil
+}
+
+// TestMemory: what nobody has set follows the machine, within bounds; what is set counts.
+func TestMemory(t *testing.T) {
+	most := newRoom(t, Options{}).limits.Load().memory
+	if most < leastMemory || most > mostMemory || gogc.Memory() > memoryShare*mostMemory && most != mostMemory {
+		t.Errorf("%d of %d", most, gogc.Memory())
+	}
+	if most := newRoom(t, Options{Memory: 1 << 20}).limits.Load().memory; most != 1<<20 {
+		t.Errorf("%d", most)
+	}
 }

@@ -1,4 +1,4 @@
-package images
+package gogc
 
 import (
 	"os"
@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// machineMemory is how many bytes this process may use: the machine's, or what
+// Memory is how many bytes this process may use: the machine's, or what
 // its control groups leave of it (cgroup v2, memory.max). 0: it cannot be told.
-func machineMemory() int64 {
+func Memory() int64 {
 	var info syscall.Sysinfo_t
 	if syscall.Sysinfo(&info) != nil {
 		return 0

@@ -1,6 +1,0 @@
-//go:build !linux
-
-package images
-
-// machineMemory cannot be told here.
-func machineMemory() int64 { return 0 }
