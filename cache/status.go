@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"millrace/cache/rfc9111"
@@ -55,21 +54,21 @@ type forward struct {
 }
 
 func (f forward) String() string {
-	var b strings.Builder
-	b.WriteString(statusName + "; fwd=" + f.why)
+	var room [96]byte
+	b := append(append(room[:0], statusName+"; fwd="...), f.why...)
 	if f.status != 0 {
-		b.WriteString("; fwd-status=" + strconv.Itoa(f.status))
+		b = strconv.AppendInt(append(b, "; fwd-status="...), int64(f.status), 10)
 	}
 	if f.collapsed {
-		b.WriteString("; collapsed")
+		b = append(b, "; collapsed"...)
 	}
 	if f.stored {
-		b.WriteString("; stored")
+		b = append(b, "; stored"...)
 	}
 	if f.detail != "" {
-		b.WriteString("; detail=" + f.detail)
+		b = append(append(b, "; detail="...), f.detail...)
 	}
-	return b.String()
+	return string(b)
 }
 
 // addStatus puts our member after those of the caches closer to the origin.

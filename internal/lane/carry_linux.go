@@ -37,6 +37,9 @@ const (
 	// joinedBody is the longest body that is copied behind its head. The system call takes
 	// half a microsecond longer for a second buffer, see BenchmarkWriteSizes.
 	joinedBody = 4 << 10
+	// maxKept is the longest buffer for what has come behind a head that a call keeps for
+	// the next one.
+	maxKept = 4 << 10
 	// maxRequest is the room for a request as it is sent: what a client may have
 	// sent, and what a proxy adds.
 	maxRequest = 2*maxHead + 4<<10
@@ -87,7 +90,8 @@ type call struct {
 	stream     uint32 // of HTTP/2; 0: it is HTTP/1.1
 	fields     []hpack.HeaderField
 	method     string
-	body       int       // bytes of its body, which c holds
+	body       int       // bytes of its body, which begins kept
+	kept       []byte    // what has come behind the head of HTTP/1.1
 	began      time.Time // of its wait in
 	in         *callList
 	line       int32
@@ -134,9 +138,7 @@ func (lp *loop) forward(c *Conn, b []byte) bool {
 		c.started = started
 		return false
 	}
-	if len(b) > n {
-		c.readAhead = append(c.readAhead, b[n:]...)
-	}
+	f.kept = append(f.kept[:0], b[n:]...)
 	c.deadline.Store(0)
 	c.headStarted, c.closeAfter, c.fault = false, false, ""
 	c.state.set(stateActive)
@@ -240,7 +242,7 @@ func (lp *loop) startOne(f *call) {
 	if lp.dropIfClientGone(f) {
 		return
 	}
-	if !lp.reparse(f) || !f.roundTrip.Start(lp.fillForward(f, c.readAhead[:f.body])) {
+	if !lp.reparse(f) || !f.roundTrip.Start(lp.fillForward(f, f.kept[:f.body])) {
 		lp.toWorker(f)
 		return
 	}
@@ -281,7 +283,10 @@ func (k *forwarding) take() *call {
 // put has a call used again.
 func (k *forwarding) put(f *call) {
 	clear(f.fields)
-	*f = call{k: k, next: k.idle, fields: f.fields[:0]}
+	if cap(f.kept) > maxKept {
+		f.kept = nil
+	}
+	*f = call{k: k, next: k.idle, fields: f.fields[:0], kept: f.kept}
 	k.idle = f
 }
 
@@ -377,6 +382,7 @@ func (lp *loop) toWorker(f *call) {
 		lp.releaseStreams(c)
 		return
 	}
+	c.readAhead = append(c.readAhead, f.kept...)
 	c.started = lp.endCall(f)
 	if c.wire == nil {
 		lp.lane.workers.submit(task{c, head})
@@ -444,20 +450,18 @@ func (lp *loop) upstreamReadable(event *epoll.Event) {
 			lp.replyStream(f)
 			return
 		}
-		c, p, body := f.c, f.roundTrip, f.body
-		c.answeredBy = byLane
-		if f.method == http.MethodPost {
-			c.answeredBy = byLanePost
-		}
-		k.remove(f)
-		lp.reply(c, p, body)
+		lp.reply(f)
 	}
 }
 
-// reply sends the answer in fwd, and goes on with the client, who has sent so
-// many bytes of body.
-func (lp *loop) reply(c *Conn, p RoundTrip, body int) {
-	k := lp.fwd
+// reply ends a call, sends the answer in fwd, and goes on with the client.
+func (lp *loop) reply(f *call) {
+	k, c, p := lp.fwd, f.c, f.roundTrip
+	if c.answeredBy = byLane; f.method == http.MethodPost {
+		c.answeredBy = byLanePost
+	}
+	ahead := f.kept[f.body:] // until the next call
+	k.remove(f)
 	k.head = lp.lane.through.AppendHead(k.head[:0], k.reply.Status, k.reply.Lines)
 	pending, err := lp.sendReply(c)
 	p.Sent(c, &k.reply)
@@ -471,18 +475,17 @@ func (lp *loop) reply(c *Conn, p RoundTrip, body int) {
 		_ = c.Close()
 		return
 	}
-	c.reading.pending, c.readAhead = pending, c.readAhead[body:]
+	c.reading.pending = pending
+	if len(ahead) > 0 && (c.wire != nil || pending != nil) {
+		c.readAhead = append(c.readAhead, ahead...)
+	}
 	switch {
 	case c.wire != nil:
 		lp.resumeTLS(c)
 	case pending != nil: // what was read ahead comes behind it
 		lp.serveBytes(c, 0)
-	case len(c.readAhead) > 0:
-		n := copy(lp.scratch.buf[:], c.readAhead)
-		c.readAhead = nil
-		lp.serveBytes(c, n)
-	default:
-		c.readAhead = nil
+	case len(ahead) > 0:
+		lp.serveBytes(c, copy(lp.scratch.buf[:], ahead))
 	}
 }
 
