@@ -93,7 +93,8 @@ type Limits struct {
 	// FailuresOn replaces Failures for the workloads named.
 	FailuresOn map[string]float64
 	// Lone is for one target alone: requests that fail are then a finding about it, and
-	// void nothing as long as there are others.
+	// void nothing as long as there are others; and a generator that never waited makes
+	// its rate a lower bound.
 	Lone bool
 	// Little is how far rate × mean latency and the rest may be from the requests in
 	// flight, as a share. Default 0.02.

@@ -107,6 +107,7 @@ func TestGates(t *testing.T) {
 		{"a generator with time left", nameGenerator, Limits{}, []Slot{good()}, record.Passed, "40 %"},
 		{"a generator that shares a core", nameGenerator, Limits{}, []Slot{with(good(), func(s *Slot) { s.GeneratorCPU = 0.94 })}, record.Passed, "94 %"},
 		{"a generator that never waits", nameGenerator, Limits{}, []Slot{with(good(), func(s *Slot) { s.GeneratorCPU = 0.97 })}, record.Failed, "its thread was busy for 97 %"},
+		{"a generator that never waits for one target alone", nameGenerator, Limits{Lone: true}, []Slot{with(good(), func(s *Slot) { s.GeneratorCPU = 0.97 })}, record.Doubtful, "could answer more than it was asked"},
 		{"a generator in one slot of many", nameGenerator, Limits{}, []Slot{good(), good(), with(good(), func(s *Slot) { s.Block, s.GeneratorCPU = 3, 0.99 })}, record.Passed, "(block 3: its thread was busy for 99 %"},
 		{"a generator nobody watched", nameGenerator, Limits{}, []Slot{with(good(), func(s *Slot) { s.GeneratorCPU = -1 })}, record.Unknown, "not known"},
 

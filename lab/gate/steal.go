@@ -42,6 +42,11 @@ func (l Limits) milder(g gauge, judged record.Gate, groups [][]Slot) record.Gate
 		if l.Lone && most < 1 {
 			judged.Status = record.Doubtful
 		}
+	case nameGenerator:
+		if l.Lone {
+			judged.Status = record.Doubtful
+			judged.Detail += "; the target could answer more than it was asked: more threads ask for more (--threads)"
+		}
 	case nameLate:
 		if most <= 0.5 {
 			judged.Status = record.Doubtful
