@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -265,10 +266,10 @@ func (p *proof) profile(ctx context.Context, dir, pkg string) (file, where strin
 	}
 	file = filepath.Join(p.Env.Bench.Dir, "out", "lab", "pgo-proof.pgo")
 	const kept = "lab/bench/out/lab/pgo-proof.pgo"
-	if _, err := pgo.Read(file); err == nil {
+	if _, err := pgo.Read(file); err == nil && hasCodecs(file) {
 		return file, "there is no default.pgo beside the main package: the profile is the one that an earlier run recorded, " + kept, nil
 	}
-	data, err := p.recordBoth(ctx)
+	data, err := p.recordAll(ctx, dir)
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(file), 0o755) // as the subjects beside it
 	}
@@ -278,11 +279,12 @@ func (p *proof) profile(ctx context.Context, dir, pkg string) (file, where strin
 	if err != nil {
 		return "", "", fmt.Errorf("recording a profile: %w", err)
 	}
-	return file, "there is no default.pgo beside the main package: one was recorded first, of the two lanes with equal weights, and kept in " + kept, nil
+	return file, "there is no default.pgo beside the main package: one was recorded first, of the two lanes and of image conversions with equal weights, and kept in " + kept, nil
 }
 
-// recordBoth records millrace under both workloads and merges the profiles.
-func (p *proof) recordBoth(ctx context.Context) ([]byte, error) {
+// recordAll records millrace under each workload and merges the profiles. dir is the
+// checkout.
+func (p *proof) recordAll(ctx context.Context, dir string) ([]byte, error) {
 	length := recordQuick
 	if !p.Quick {
 		length = recordFull
@@ -296,11 +298,30 @@ func (p *proof) recordBoth(ctx context.Context) ([]byte, error) {
 		}
 		parts = append(parts, pgo.Part{Profile: got, Weight: 1})
 	}
+	p.begin("recording a profile, " + imageServer)
+	got, err := p.recordConversions(ctx, dir, length)
+	if err != nil {
+		return nil, err
+	}
+	parts = append(parts, pgo.Part{Profile: got, Weight: 1})
 	merged, err := pgo.Merge(parts, pgo.MaxMerged)
 	if err != nil {
 		return nil, err
 	}
 	return merged.Data, nil
+}
+
+// recordConversions takes a CPU profile of what image workers do. They are processes
+// that nobody can ask for theirs, so it is that of a benchmark of the same code.
+func (p *proof) recordConversions(ctx context.Context, dir string, length time.Duration) (*pgo.Profile, error) {
+	file := filepath.Join(p.Env.Work, "conversions.pprof")
+	cmd := exec.CommandContext(ctx, "go", "test", "-pgo=off", "-tags=nodynamic", "-run=^$", "-bench=^BenchmarkConvert$",
+		"-benchtime="+length.String(), "-cpuprofile="+file, "-o="+filepath.Join(p.Env.Work, "convert.test"), "./images/convert")
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("recording image conversions: %w: %s", err, experiment.FirstLine(string(out)))
+	}
+	return pgo.Read(file)
 }
 
 // recordOne takes a CPU profile of millrace under one workload.

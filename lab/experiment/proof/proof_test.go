@@ -4,9 +4,11 @@ import (
 	"compress/gzip"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"millrace/lab/experiment"
 	"millrace/lab/pgo"
@@ -233,5 +235,32 @@ func TestPictures(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 		seen[string(text)] = true
+	}
+}
+
+// TestRecordConversions: the profile of image workers has the encoder in it, also when
+// it is merged.
+func TestRecordConversions(t *testing.T) {
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip(err)
+	}
+	p := newProof(newRun(t, record.Quick), Proof{})
+	got, err := p.recordConversions(t.Context(), filepath.Join("..", "..", ".."), 500*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	merged, err := pgo.Merge([]pgo.Part{{Profile: got, Weight: 1}}, pgo.MaxMerged)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "merged.pgo")
+	if err := os.WriteFile(file, merged.Data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if !hasCodecs(file) {
+		t.Error("the encoder is not in it")
+	}
+	if _, err := p.recordConversions(t.Context(), t.TempDir(), time.Second); err == nil {
+		t.Error("where there is no source it was recorded")
 	}
 }
