@@ -66,6 +66,7 @@ func TestCarriedCopies(t *testing.T) {
 // TestCarriedVisitors: a loop draws a version for a new visitor, who gets one cookie for it,
 // also where a goroutine takes the answer; and the version stays.
 func TestCarriedVisitors(t *testing.T) {
+	t.Parallel()
 	canary := httptest.NewServer(new(shop))
 	t.Cleanup(canary.Close)
 	for _, path := range []string{"/app/a", "/app/slow"} {

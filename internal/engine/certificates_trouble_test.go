@@ -231,6 +231,7 @@ func TestWrongAnswers(t *testing.T) {
 
 // A thousand names of one site get their certificates, each once.
 func TestThousandNames(t *testing.T) {
+	t.Parallel()
 	const names = 1000
 	storage := filepath.Join(t.TempDir(), "certs")
 	dir := folder(t, map[string]string{"index.html": "page"})

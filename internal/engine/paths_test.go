@@ -9,6 +9,7 @@ import (
 // TestPathsReachUpstreamsAsTheyCame: byte for byte, by what passes paths on, also
 // as a hit; and no path gets round another route by the way it is written.
 func TestPathsReachUpstreamsAsTheyCame(t *testing.T) {
+	t.Parallel()
 	up := mirror(t)
 	routes := fmt.Sprintf("    /p/: {proxy: %s}\n    /c/: {cache: {to: %s, rules: [{path: /c/kept/*, ttl: 5m}]}}\n    /p/admin/: {deny: {}}\n    /c/admin/: {deny: {}}\n    /f/: {static: {root: %q}}\n", up, up, t.TempDir())
 	everyWay(t, "sites:\n- routes:\n"+routes, func(w *way) {

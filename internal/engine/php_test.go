@@ -154,6 +154,7 @@ sites:
 // TestClaimsNeverReachPHP: what a client claims to be, in any spelling that a script
 // takes for it, is not told, but what a proxy says that is trusted.
 func TestClaimsNeverReachPHP(t *testing.T) {
+	t.Parallel()
 	fpm, dir := scriptsAt(t), folder(t, map[string]string{"index.php": "<?php", "users": "u:$2a$04$TyKIpoPjzXvYz0WbTqVPzOZ1tQv1bFvXbq2v0n3hEoLhQ0o9f9zXW"})
 	sites := fmt.Sprintf(`
 sites:

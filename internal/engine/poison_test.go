@@ -141,6 +141,7 @@ func spellings(name string) []string {
 // TestNeverArrives sends every field that must not arrive, in every spelling, as
 // a header and as a trailer, over what passes requests on.
 func TestNeverArrives(t *testing.T) {
+	t.Parallel()
 	up := mirror(t)
 	routes := fmt.Sprintf("    /p/: {proxy: %s}\n    /c/: {cache: %s}\n    /b/: {cache: {to: %s, rules: [{bypass: true}]}}\n    /w/: {websocket: {proxy: %s}}\n", up, up, up, strings.Replace(up, "http", "ws", 1))
 	const rules = "request_headers: {set: {X-Tenant: acme}, remove: [X-Debug]}"
@@ -256,6 +257,7 @@ const anyPath = "ANYPATH"
 // that the fast lane answers as well: over every preset, and with the settings
 // that say what counts and who is believed.
 func TestPoison(t *testing.T) {
+	t.Parallel()
 	up := mirror(t)
 	sets := map[string]string{
 		"api":           "preset: api, ttl: 5m, host: client",

@@ -244,6 +244,7 @@ routes:
 
 // TestAuth: what a password protects reaches nobody else, whoever asked before.
 func TestAuth(t *testing.T) {
+	t.Parallel()
 	hash, err := password.New("open sesame", password.Bcrypt)
 	if err != nil {
 		t.Fatal(err)
