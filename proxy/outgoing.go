@@ -229,6 +229,8 @@ func (o *outgoing) valueOf(variable string) string {
 		return o.q.Path
 	case "query":
 		return o.q.Query
+	case "uri":
+		return o.q.URI()
 	}
 	if o.q.ID == "" {
 		return rand.Text()

@@ -62,7 +62,7 @@ type Options struct {
 	Redirects string `yaml:"redirects"`
 
 	// RequestHeaders changes the header fields that the upstream gets. Values may
-	// have variables: {client_ip}, {host}, {scheme}, {method}, {path}, {query} and
+	// have variables: {client_ip}, {host}, {scheme}, {method}, {path}, {query}, {uri} and
 	// {request_id}, a random one. A cache takes none of them: its answers are for
 	// everyone.
 	RequestHeaders headers.Options `yaml:"request_headers"`

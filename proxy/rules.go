@@ -8,7 +8,7 @@ import (
 )
 
 // variables are what a value of request_headers may have.
-var variables = []string{"client_ip", "host", "scheme", "method", "path", "query", "request_id"}
+var variables = []string{"client_ip", "host", "scheme", "method", "path", "query", "uri", "request_id"}
 
 // mayChange says why a field of requests is not the operator's to change.
 func mayChange(name string, _ headers.Op) string {

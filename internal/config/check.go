@@ -52,6 +52,15 @@ func (c *checker) value(path, message, hint string) {
 	}
 }
 
+// missing is value for a file or folder that is not here, or that this user cannot read.
+func (c *checker) missing(path, message, hint string) {
+	before := len(c.doc.found)
+	c.value(path, message, hint)
+	for i := range c.doc.found[before:] {
+		c.doc.found[before+i].Missing = true
+	}
+}
+
 func (c *checker) key(path, message, hint string) {
 	if !c.doc.unread[path] {
 		c.doc.at(c.doc.key(path), message, hint)
@@ -215,7 +224,7 @@ func (c *checker) readable(path, file string) bool {
 	info, err := os.Stat(file)
 	switch {
 	case err != nil:
-		c.value(path, "cannot read "+reason(err), nearHint(file))
+		c.missing(path, "cannot read "+reason(err), nearHint(file))
 		return false
 	case !info.Mode().IsRegular():
 		c.value(path, fmt.Sprintf("%s is not a file", file), "")
@@ -226,7 +235,7 @@ func (c *checker) readable(path, file string) bool {
 	}
 	f, err := os.Open(file)
 	if err != nil {
-		c.value(path, "cannot read "+reason(err), "")
+		c.missing(path, "cannot read "+reason(err), "")
 		return false
 	}
 	defer f.Close()
@@ -262,7 +271,7 @@ func (c *checker) log() {
 	}
 	dir := filepath.Dir(l.File)
 	if err := CheckDir(dir); err != nil {
-		c.value("log.file", "the log's folder: "+err.Error(), "`mkdir -p "+dir+"` makes it")
+		c.missing("log.file", "the log's folder: "+err.Error(), "`mkdir -p "+dir+"` makes it")
 	}
 }
 
@@ -316,7 +325,7 @@ func (c *checker) host(seen map[string]string, host, path string) {
 
 // badHost says what is wrong with a site's host.
 func badHost(h string) (why, hint string) {
-	name := strings.TrimPrefix(h, "*.")
+	name := strings.TrimSuffix(strings.TrimPrefix(h, "*."), ".*")
 	if _, err := netip.ParseAddr(h); err == nil {
 		return "", ""
 	}
@@ -329,8 +338,8 @@ func badHost(h string) (why, hint string) {
 		return fmt.Sprintf("%q is an address, not a host", h), "only the name, like example.org"
 	case strings.Contains(h, ":"):
 		return fmt.Sprintf("%q has a port: a site's hosts have none", h), "ports belong into \"listen\""
-	case strings.Contains(name, "*"):
-		return fmt.Sprintf("%q: a * stands alone before the first dot", h), "like *.example.org"
+	case strings.Contains(name, "*") || strings.HasPrefix(h, "*.") && strings.HasSuffix(h, ".*"):
+		return fmt.Sprintf("%q: one * stands alone before the first dot, or behind the last", h), "like *.example.org, or app.*"
 	}
 	for label := range strings.SplitSeq(name, ".") {
 		if label == "" || len(label) > 63 || len(name) > 253 { // RFC 1035, 2.3.4
@@ -425,7 +434,7 @@ func (c *checker) root(path, root string) {
 		return
 	}
 	if err := CheckDir(root); err != nil {
-		c.value(path, err.Error(), nearHint(root))
+		c.missing(path, err.Error(), nearHint(root))
 	}
 }
 

@@ -114,8 +114,9 @@ type Config struct {
 // Site is what some hosts serve.
 type Site struct {
 	// Hosts are the names of the site as clients ask for them, without port;
-	// *.example.org stands for every name below example.org. Empty: every host
-	// that no other site names.
+	// *.example.org stands for every name below example.org, and app.* for every
+	// name that begins with app. and has no site of its own. Empty: every host that
+	// no other site names.
 	Hosts []string `yaml:"hosts"`
 	// Routes map a path to exactly one job; images and php may stand beside static. A path that ends in "/" covers
 	// everything below it, any other only itself. The longest match wins. In a

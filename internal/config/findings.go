@@ -28,6 +28,9 @@ type Finding struct {
 	From    string // the flag or environment variable, when it comes from one
 	Message string // what is wrong
 	Hint    string // what to do about it; may be empty
+
+	// Missing: the text is good, and a file or folder that it names is not here.
+	Missing bool
 }
 
 // Findings are all that is wrong with a config, in the file's order.

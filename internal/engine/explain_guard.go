@@ -187,8 +187,8 @@ func whenOf(l headers.List) (text string) {
 	if len(l.Type) > 0 {
 		text += ", for " + strings.Join(l.Type, ", ")
 	}
-	if l.Secure {
-		text += ", over TLS"
+	if l.Protocol != "" {
+		text += map[string]string{"http": ", over plain HTTP", "https": ", over TLS"}[l.Protocol]
 	}
 	if l.Preset {
 		text += " (headers.security)"

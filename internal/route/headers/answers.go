@@ -27,8 +27,10 @@ type When struct {
 	// 304 also counts as the 200 that it stands for.
 	Status []string `yaml:"status"`
 	// Type are content types without parameters, as in [text/html, image/*].
-	Type    []string `yaml:"type"`
-	Options `yaml:",inline"`
+	Type []string `yaml:"type"`
+	// Protocol is http or https: answers over plain HTTP, or over TLS, alone.
+	Protocol string `yaml:"protocol"`
+	Options  `yaml:",inline"`
 }
 
 // variables are what a value of an answer's field may have.
@@ -84,7 +86,7 @@ func (o AnswerOptions) Check() map[string]error {
 func (o *AnswerOptions) lists() []List {
 	lists := []List{{Options: o.Options}}
 	for _, w := range o.When {
-		lists = append(lists, List{Status: w.Status, Type: w.Type, Options: w.Options, when: true})
+		lists = append(lists, List{Status: w.Status, Type: w.Type, Protocol: w.Protocol, Options: w.Options, when: true})
 	}
 	return lists
 }
@@ -92,8 +94,8 @@ func (o *AnswerOptions) lists() []List {
 // List are the rules of one list and when they hold.
 type List struct {
 	Status, Type []string
-	// Secure: over TLS only.
-	Secure bool
+	// Protocol is http or https; "" is both.
+	Protocol string
 	// Preset: what other lists remove stays away.
 	Preset bool
 	Options
@@ -132,7 +134,7 @@ type AnswerRules struct {
 type compiled struct {
 	statuses []int // and classes, under 1 to 5
 	types    []string
-	secure   bool
+	protocol string
 	preset   bool
 	rules    *Rules
 }
@@ -147,7 +149,7 @@ func CompileAnswers(lists []List) (*AnswerRules, map[string]error) {
 			may = mayWhen
 		}
 		rules, wrong := Compile(l.Options, may, variables)
-		c := compiled{types: l.Type, secure: l.Secure, preset: l.Preset, rules: rules}
+		c := compiled{types: l.Type, protocol: l.Protocol, preset: l.Preset, rules: rules}
 		for j, text := range l.Status {
 			status, ok := parseStatus(text)
 			if !ok {
@@ -160,8 +162,11 @@ func CompileAnswers(lists []List) (*AnswerRules, map[string]error) {
 				wrong = with(wrong, fmt.Sprintf("type[%d]", j), fmt.Errorf("%q is not a content type: write one like text/html, in small letters; a star is any text", text))
 			}
 		}
-		if l.when && len(l.Status)+len(l.Type) == 0 {
-			wrong = with(wrong, "status", fmt.Errorf("a condition is missing: write status, type or both, or the rules outside of when"))
+		if !slices.Contains([]string{"", "http", "https"}, l.Protocol) {
+			wrong = with(wrong, "protocol", fmt.Errorf("%q is not a protocol: http or https", l.Protocol))
+		}
+		if l.when && len(l.Status)+len(l.Type)+len(l.Protocol) == 0 {
+			wrong = with(wrong, "status", fmt.Errorf("a condition is missing: write status, type, protocol or several of them, or the rules outside of when"))
 		}
 		for key, err := range wrong {
 			faults[fmt.Sprintf("[%d].%s", i, key)] = err
@@ -245,7 +250,7 @@ func (a *AnswerRules) Removes(name string) bool {
 		return false
 	}
 	return slices.ContainsFunc(a.lists, func(c compiled) bool {
-		return len(c.statuses)+len(c.types) == 0 && slices.Contains(c.rules.remove, name)
+		return len(c.statuses)+len(c.types)+len(c.protocol) == 0 && slices.Contains(c.rules.remove, name)
 	})
 }
 
@@ -307,7 +312,7 @@ func (a *AnswerRules) removed(before int, name string, m *Moment, kind string) b
 }
 
 func (c *compiled) holds(m *Moment, kind string) bool {
-	if c.secure && !m.Secure {
+	if c.protocol != "" && (c.protocol == "https") != m.Secure {
 		return false
 	}
 	is := func(status int) bool {

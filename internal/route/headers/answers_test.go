@@ -26,6 +26,8 @@ func TestAnswers(t *testing.T) {
 			{Status: []string{"404", "5xx"}, Options: Options{Set: map[string]string{"X-Bad": "yes"}}},
 			{Type: []string{"image/*", "application/*+json"}, Options: Options{Set: map[string]string{"X-Type": "yes", "Content-Language": "de"}, Remove: []string{"X-Frame-Options"}}},
 			{Status: []string{"200"}, Type: []string{"text/html"}, Options: Options{Default: map[string]string{"X-Both": "yes"}}},
+			{Protocol: "https", Options: Options{Set: map[string]string{"X-TLS": "yes"}}},
+			{Protocol: "http", Status: []string{"5xx"}, Options: Options{Set: map[string]string{"X-Plain": "yes"}}},
 		},
 	}
 	route := &AnswerOptions{Options: Options{Set: map[string]string{"X-A": "route", "Referrer-Policy": "no-referrer"}, Add: map[string]string{"X-B": "b"}}}
@@ -36,14 +38,15 @@ func TestAnswers(t *testing.T) {
 		secure bool
 		want   string // names in order; = value
 	}{
-		{200, "text/html; charset=utf-8", true, "X-A=route X-B=b X-Both=yes X-Frame-Options=SAMEORIGIN Strict-Transport-Security=max-age=31536000 Referrer-Policy=no-referrer X-Gone= X-Bad= X-Powered-By="},
+		{200, "text/html; charset=utf-8", true, "X-A=route X-B=b X-Both=yes X-Frame-Options=SAMEORIGIN Strict-Transport-Security=max-age=31536000 Referrer-Policy=no-referrer X-Gone= X-Bad= X-Powered-By= X-TLS=yes X-Plain="},
 		{200, "Image/PNG", false, "X-Type=yes X-Frame-Options= Content-Language=de Strict-Transport-Security= X-Content-Type-Options=nosniff"},
-		{200, "application/problem+json", false, "X-Type=yes"},
+		{200, "application/problem+json", false, "X-Type=yes X-TLS= X-Plain="},
 		{200, "", false, "X-Type= X-Both= X-Frame-Options=SAMEORIGIN"},
 		{304, "text/html", false, "X-Both=yes X-Bad="},
 		{304, "image/png", false, "X-Type=yes Content-Language="},
 		{404, "text/html", false, "X-Bad=yes X-Both="},
-		{503, "", false, "X-Bad=yes"},
+		{503, "", false, "X-Bad=yes X-Plain=yes"},
+		{503, "", true, "X-Plain= X-TLS=yes"},
 	} {
 		h := http.Header{"X-Gone": {"old"}, "X-Powered-By": {"old"}}
 		m := Moment{Status: c.status, Type: c.kind, Secure: c.secure}

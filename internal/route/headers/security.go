@@ -100,7 +100,7 @@ func (s *Security) lists(always bool) []List {
 	}
 	if age > 0 {
 		sts := "max-age=" + strconv.FormatInt(int64(age/time.Second), 10)
-		lists = append(lists, List{Preset: true, Secure: true, Options: Options{Default: map[string]string{"Strict-Transport-Security": sts}}})
+		lists = append(lists, List{Preset: true, Protocol: "https", Options: Options{Default: map[string]string{"Strict-Transport-Security": sts}}})
 	}
 	return lists
 }

@@ -130,6 +130,7 @@ func (t *Table) Passes() bool { return t != nil && t.passes }
 type Table struct {
 	exact    map[string]*Site
 	wildcard map[string]*Site // by the suffix behind the "*", dot included
+	begins   map[string]*Site // by what stands before a "*" at the end, dot included
 	fallback *Site
 	ids      map[uint64]bool
 	passes   bool // a route does
@@ -139,13 +140,14 @@ type Table struct {
 
 // NewTable returns an empty table, in use by its caller until Retire.
 func NewTable() *Table {
-	t := &Table{exact: map[string]*Site{}, wildcard: map[string]*Site{}, ids: map[uint64]bool{}, idle: make(chan struct{})}
+	t := &Table{exact: map[string]*Site{}, wildcard: map[string]*Site{}, begins: map[string]*Site{}, ids: map[uint64]bool{}, idle: make(chan struct{})}
 	t.refs.Store(1)
 	return t
 }
 
 // Add enters a site under its host names, lower-case and without port. A name
-// that begins with "*." stands for every name below. Without hosts the site is for every
+// that begins with "*." stands for every name below, one that ends in ".*" for every name
+// that begins so. Without hosts the site is for every
 // host that no other site has. Add must not be called once the table is in use.
 func (t *Table) Add(s *Site, hosts []string) {
 	t.ids[s.ID] = true
@@ -156,6 +158,8 @@ func (t *Table) Add(s *Site, hosts []string) {
 	for _, h := range hosts {
 		if suffix, ok := strings.CutPrefix(h, "*"); ok {
 			t.wildcard[suffix] = s
+		} else if begin, ok := strings.CutSuffix(h, "*"); ok {
+			t.begins[begin] = s
 		} else {
 			t.exact[h] = s
 		}
@@ -178,13 +182,18 @@ func (t *Table) Host(id uint64) string {
 			return "any" + suffix
 		}
 	}
+	for begin, s := range t.begins {
+		if s.ID == id {
+			return begin + "any"
+		}
+	}
 	return "localhost"
 }
 
 // Site returns the site for a Host header, nil when there is none. Letter case
 // and the port do not matter.
 func (t *Table) Site(host string) *Site {
-	if len(t.exact) == 0 && len(t.wildcard) == 0 {
+	if !t.names() {
 		return t.fallback
 	}
 	return lookup(t, strings.ToLower(host))
@@ -193,10 +202,10 @@ func (t *Table) Site(host string) *Site {
 // Named reports whether a site names the host, alone or by a wildcard: the site
 // for all other hosts does not count.
 func (t *Table) Named(host string) bool {
-	if len(t.exact) == 0 && len(t.wildcard) == 0 {
+	if !t.names() {
 		return false
 	}
-	named := Table{exact: t.exact, wildcard: t.wildcard}
+	named := Table{exact: t.exact, wildcard: t.wildcard, begins: t.begins}
 	return lookup(&named, strings.ToLower(host)) != nil
 }
 
@@ -204,7 +213,7 @@ func (t *Table) Named(host string) bool {
 // there is no such site, and allocates nothing.
 func (t *Table) ID(host []byte) uint64 {
 	s := t.fallback
-	if len(t.exact) != 0 || len(t.wildcard) != 0 {
+	if t.names() {
 		s = lookup(t, host)
 	}
 	if s == nil {
@@ -212,6 +221,9 @@ func (t *Table) ID(host []byte) uint64 {
 	}
 	return s.ID
 }
+
+// names reports whether a site names its hosts.
+func (t *Table) names() bool { return len(t.exact)+len(t.wildcard)+len(t.begins) > 0 }
 
 func lookup[T string | []byte](t *Table, host T) *Site {
 	host = withoutPort(host)
@@ -224,6 +236,16 @@ func lookup[T string | []byte](t *Table, host T) *Site {
 				continue
 			}
 			if s := t.wildcard[string(host[i:])]; s != nil {
+				return s
+			}
+		}
+	}
+	if len(t.begins) > 0 {
+		for i := len(host) - 1; i > 0; i-- {
+			if host[i] != '.' {
+				continue
+			}
+			if s := t.begins[string(host[:i+1])]; s != nil {
 				return s
 			}
 		}

@@ -35,10 +35,14 @@ func TestSiteByHost(t *testing.T) {
 	table := NewTable()
 	table.Add(a, []string{"example.org"})
 	table.Add(w, []string{"*.example.org"})
+	b, c := New(4, nil), New(5, nil)
+	table.Add(b, []string{"app.*"})
+	table.Add(c, []string{"app.example.*"})
 	for host, want := range map[string]*Site{
 		"example.org": a, "EXAMPLE.org:8080": a, "example.org.": a,
 		"www.example.org": w, "a.b.example.org:1": w,
 		"example.com": nil, "": nil, "xexample.org": nil,
+		"app.example.org": w, "app.example.com": c, "App.example.com.:80": c, "app.test": b, "app.a.b": b, "app": nil, "app.": nil, "my.app.test": nil,
 	} {
 		if got := table.Site(host); got != want {
 			t.Errorf("Site(%q) = %v, want %v", host, got, want)
@@ -53,7 +57,7 @@ func TestSiteByHost(t *testing.T) {
 			t.Errorf("ID(%q) = %d, want 3", host, id)
 		}
 	}
-	if !table.Has(2) || table.Has(4) {
+	if !table.Has(2) || table.Has(6) {
 		t.Error("Has does not know the table's sites")
 	}
 }
