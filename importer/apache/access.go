@@ -2,8 +2,6 @@ package apache
 
 import (
 	"fmt"
-	"net"
-	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -274,30 +272,13 @@ func orderArgs(list []*draft.Directive) []string {
 	return nil
 }
 
-// network is an address or a network as mod_access_compat writes them: also
-// 10.1 and 10.0.0.0/255.0.0.0.
+// network is an address or a network as mod_access_compat writes them: also 10.1.
 func network(text string) (string, error) {
-	if a, err := netip.ParseAddr(text); err == nil {
-		return a.String(), nil
-	}
-	if p, err := netip.ParsePrefix(text); err == nil {
-		return p.Masked().String(), nil
-	}
-	if address, mask, ok := strings.Cut(text, "/"); ok {
-		if ip := net.ParseIP(mask).To4(); ip != nil {
-			bits, size := net.IPMask(ip).Size()
-			if a, err := netip.ParseAddr(address); err == nil && size == 32 && a.Is4() {
-				return netip.PrefixFrom(a, bits).Masked().String(), nil
-			}
-		}
-	}
 	if part := strings.TrimSuffix(text, "."); regexp.MustCompile(`^\d{1,3}(\.\d{1,3}){0,2}$`).MatchString(part) {
 		n := strings.Count(part, ".") + 1
-		if p, err := netip.ParsePrefix(fmt.Sprint(part, strings.Repeat(".0", 4-n), "/", 8*n)); err == nil {
-			return p.Masked().String(), nil
-		}
+		text = fmt.Sprint(part, strings.Repeat(".0", 4-n), "/", 8*n)
 	}
-	return "", fmt.Errorf("%q is neither an address nor a network", text)
+	return plan.Network(text) //nolint:wrapcheck // it says which
 }
 
 // anyOf is the need of Require lines of which one is enough.

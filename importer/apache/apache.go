@@ -111,9 +111,7 @@ func (w *walk) into(dir string, around []os.FileInfo) {
 // or with Options.Root the lines of that folder's .htaccess.
 func Translate(list []*draft.Directive, o Options) (*draft.Node, *draft.Report) {
 	im := &importer{options: o.withDefaults(), lines: list, htaccess: map[string][]*draft.Directive{}}
-	im.Config = &plan.Config{Ledger: draft.NewLedger(), Name: "Apache", Upgrade: func(*plan.Server) *plan.Rule {
-		return &plan.Rule{If: plan.Cond{Protocol: "http"}, Do: draft.Map().Set("redirect", draft.Map().Set("to", draft.Text("https://{host}{uri}")).Flow()), Note: "Apache served these hosts over TLS alone"}
-	}}
+	im.Config = &plan.Config{Ledger: draft.NewLedger(), Name: "Apache"}
 	root := im.top(list)
 	return root, im.Report(im.lines, otherwise)
 }

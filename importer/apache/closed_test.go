@@ -86,7 +86,32 @@ func TestNobodyGetsIn(t *testing.T) {
 		"a rewrite to a secret":  {Config: "RewriteEngine on\nRewriteRule ^x/(.*) $1 [L]\n<Files a.sql>\nRequire all denied\n</Files>", Want: []string{"the same, for the paths that rewrites have made"}},
 		"an engine that is off":  {Config: "RewriteEngine off\nRewriteRule ^ - [F]", Not: []string{"deny"}},
 		"folders by expressions": {Config: host + "<DirectoryMatch \"^/r/(a|b)/\">\nRequire all denied\n</DirectoryMatch>\n</VirtualHost>", Want: []string{"- {regex: '^/(a|b)/', deny: {}}"}},
-		"folders elsewhere":      {Config: host + "<DirectoryMatch \"^/x/(a|b)/\">\nRequire all denied\n</DirectoryMatch>\n</VirtualHost>", Want: []string{remove}},
+		"a rule that passes on, under its conditions": {
+			Config: host + "RewriteEngine on\nRewriteCond %{HTTP:X-App} ^two$\nRewriteRule ^/x/(.*)$ http://h:1/y/$1 [P,L]\n</VirtualHost>",
+			Want:   []string{"- {regex: '^/x/(.*)$', header: {X-App: two}, route: '@app'}", "'@app':\n        proxy:\n          to: http://h:1\n          rewrite:\n            - {path: '/x/(.*)', to: '/y/{1}'}"},
+		},
+		"a rule that passes on what is no file": {
+			Config: host + "RewriteEngine on\nRewriteCond %{DOCUMENT_ROOT}/%{REQUEST_FILENAME} !-f\nRewriteRule ^/(.*)$ http://h:1%{REQUEST_URI} [P,L]\n</VirtualHost>",
+			Want:   []string{"try: ['{path}', '@app']", "'@app':\n        proxy:\n          to: http://h:1\n"},
+		},
+		"a rule that passes on, beside a password": {
+			Config: host + "RewriteEngine on\nRewriteCond %{HTTP:X-App} ^two$\nRewriteRule ^/x/(.*)$ http://h:1/y/$1 [P,L]\n<Location /x/y>\nRequire ip 10.0.0.1\n</Location>\n</VirtualHost>",
+			Want:   []string{remove, "- {regex: '^/x/(.*)$', deny: {}}"},
+			Left:   "sections that keep clients out hold for what it passes on, too",
+		},
+		"folders by expressions, with a dot": {
+			Config: "<VirtualHost *:80>\nServerName a\nDocumentRoot /r/a.example\n<DirectoryMatch \"^/r/a.example/up/\">\n<FilesMatch \"\\.php$\">\nRequire all denied\n</FilesMatch>\n</DirectoryMatch>\n</VirtualHost>",
+			Want:   []string{"- {regex: '\\.php(?:/|$)', within: ['~^/up/'], deny: {}}"},
+		},
+		"folders by expressions, of an alias": {
+			Config: host + "Alias /cloud /s/cloud\n<DirectoryMatch \"^/s/cloud/(data|config)/\">\nRequire all denied\n</DirectoryMatch>\n</VirtualHost>",
+			Want:   []string{"- {regex: '^/cloud/(data|config)/', deny: {}}"},
+		},
+		"files of folders by expressions, for some": {
+			Config: host + "<DirectoryMatch \"^/r/up/\">\n<FilesMatch x>\nRequire ip 10.0.0.1\n</FilesMatch>\n</DirectoryMatch>\n</VirtualHost>",
+			Want:   []string{remove},
+		},
+		"folders elsewhere": {Config: host + "<DirectoryMatch \"^/x/(a|b)/\">\nRequire all denied\n</DirectoryMatch>\n</VirtualHost>", Want: []string{remove}},
 		"folders by expressions, below an alias": {
 			Config: "<VirtualHost *:80>\nServerName a\nDocumentRoot /r\nAlias /docs /s/b\nAlias /img /s/c\n<DirectoryMatch \"/b/a\">\nRequire all denied\n</DirectoryMatch>\n</VirtualHost>",
 			Want:   []string{"- {regex: /b/a, deny: {}}", "- {path: /docs/, deny: {}}"},

@@ -3,6 +3,7 @@ package apache
 import (
 	"fmt"
 	"net/netip"
+	"net/textproto"
 	"regexp"
 	"slices"
 	"strings"
@@ -56,7 +57,7 @@ func (t *site) condition(d *draft.Directive) *condition {
 	if bare := strings.TrimPrefix(value, "!"); regexp.MustCompile(`^-[fdslFUhL]$`).MatchString(bare) {
 		c.file = &fileTest{not: bare != value, kind: bare[1]}
 		c.who = false
-		rest := strings.NewReplacer("%{DOCUMENT_ROOT}%{REQUEST_URI}", "", "%{DOCUMENT_ROOT}/$1", "", "%{REQUEST_FILENAME}", "", "%{SCRIPT_FILENAME}", "", "%{DOCUMENT_ROOT}%{SCRIPT_NAME}", "", `\`, "").Replace(test)
+		rest := strings.NewReplacer("%{DOCUMENT_ROOT}%{REQUEST_URI}", "", "%{DOCUMENT_ROOT}/%{REQUEST_URI}", "", "%{DOCUMENT_ROOT}/%{REQUEST_FILENAME}", "", "%{DOCUMENT_ROOT}%{REQUEST_FILENAME}", "", "%{DOCUMENT_ROOT}/$1", "", "%{REQUEST_FILENAME}", "", "%{SCRIPT_FILENAME}", "", "%{DOCUMENT_ROOT}%{SCRIPT_NAME}", "", `\`, "").Replace(test)
 		c.file.suffix = rest
 		c.file.other = rest == test || strings.ContainsAny(rest, "%$/")
 		return c
@@ -134,20 +135,10 @@ func header(field, value string) plan.Cond {
 // headerOf is the request field that a variable stands for.
 func headerOf(name string) (string, bool) {
 	if field, is := strings.CutPrefix(name, "HTTP:"); is {
-		return canonical(field), true
+		return textproto.CanonicalMIMEHeaderKey(field), true
 	}
 	field, is := strings.CutPrefix(name, "HTTP_")
-	return canonical(strings.ReplaceAll(field, "_", "-")), is
-}
-
-func canonical(field string) string {
-	parts := strings.Split(strings.ToLower(field), "-")
-	for i, p := range parts {
-		if p != "" {
-			parts[i] = strings.ToUpper(p[:1]) + p[1:]
-		}
-	}
-	return strings.Join(parts, "-")
+	return textproto.CanonicalMIMEHeaderKey(strings.ReplaceAll(field, "_", "-")), is
 }
 
 // match is a comparison: by an expression, or with a text.

@@ -86,7 +86,7 @@ func (t *site) isFront(c *context, r *rule, files []*fileTest) bool {
 		t.im.Used(cond.line)
 	}
 	t.im.Used(r.line)
-	t.fronts[url] = front{to}
+	t.fronts[url] = front{to: to}
 	return true
 }
 

@@ -15,38 +15,35 @@ import (
 // headers translates the fields that answers get and lose. Without "always" Apache
 // leaves the errors and redirects of its own without them.
 func (t *site) headers(layers []layer, node *draft.Node) {
-	always, good := &plan.Fields{}, &plan.Fields{}
+	fields := t.Fields()
 	for _, d := range allIn(layers, "header") {
-		rules := good
-		if node.Get("php") != nil || node.Get("proxy") != nil {
-			rules = always // what an application sends has them whatever its status
+		of := plan.Answers{Status: []string{"2xx"}}
+		if node.Get("php") != nil || node.Get("proxy") != nil || strings.EqualFold(d.Arg(0), "always") {
+			of = plan.Answers{} // what an application sends has them whatever its status
 		}
-		args := d.Args
-		if len(args) > 0 && (strings.EqualFold(args[0], "always") || strings.EqualFold(args[0], "onsuccess")) {
-			if strings.EqualFold(args[0], "always") {
-				rules = always
-			}
-			args = args[1:]
-		}
-		if err := t.field(d, args, rules); err != nil {
-			t.im.Leave(d, err.Error())
-		}
+		t.field(d, fields, of)
 	}
-	rules := always.When(good, "2xx")
-	if own := t.filesHeaders(layers, node); own.Len() > 0 {
-		when := draft.List()
-		for _, list := range []*draft.Node{rules.Get("when"), own} {
-			if list != nil {
-				list.Each(func(n *draft.Node, _ []string) { when.Add(n) })
-			}
-		}
-		rules.Set("when", when)
-	}
-	node.Fill("headers", rules)
+	t.filesHeaders(layers, node, fields)
+	node.Fill("headers", fields.Node())
 }
 
-// field translates one Header line into rules.
-func (t *site) field(d *draft.Directive, args []string, rules *plan.Fields) error {
+// fieldArgs are the words of a Header line without those for its table.
+func fieldArgs(d *draft.Directive) []string {
+	if first := strings.ToLower(d.Arg(0)); first == "always" || first == "onsuccess" {
+		return d.Args[1:]
+	}
+	return d.Args
+}
+
+// field translates one Header line into a rule for some answers.
+func (t *site) field(d *draft.Directive, rules *plan.Fields, of plan.Answers) {
+	if err := t.tryField(d, rules, of); err != nil {
+		t.im.Leave(d, err.Error())
+	}
+}
+
+func (t *site) tryField(d *draft.Directive, rules *plan.Fields, of plan.Answers) error {
+	args := fieldArgs(d)
 	if len(args) < 2 {
 		return fmt.Errorf("write it into headers (docs/routes.md)")
 	}
@@ -71,7 +68,7 @@ func (t *site) field(d *draft.Directive, args []string, rules *plan.Fields) erro
 		}
 		value = strings.NewReplacer("%%", "%", "{", "{{").Replace(value)
 	}
-	if why := rules.Put(kind, name, value); why != "" {
+	if why := rules.Put(of, kind, name, value); why != "" {
 		t.im.Standard(d, why)
 		return nil
 	}
@@ -133,10 +130,9 @@ func patternsOf(s section) (list []string) {
 
 // filesHeaders are the fields that sections for files give them, by their types.
 // Cache-Control is static's.
-func (t *site) filesHeaders(layers []layer, node *draft.Node) *draft.Node {
-	list := draft.List()
+func (t *site) filesHeaders(layers []layer, node *draft.Node, fields *plan.Fields) {
 	if node.Get("static") == nil {
-		return list
+		return
 	}
 	for _, l := range layers {
 		for _, s := range t.filesIn(l, "/") {
@@ -153,25 +149,17 @@ func (t *site) filesHeaders(layers []layer, node *draft.Node) *draft.Node {
 				if lower(d) != "header" || cacheControlOf(d) != "" {
 					continue
 				}
-				args := d.Args
-				if len(args) > 0 && (strings.EqualFold(args[0], "always") || strings.EqualFold(args[0], "onsuccess")) {
-					args = args[1:]
-				}
-				rule := &plan.Fields{}
-				if err := t.field(d, args, rule); err != nil {
-					t.im.Leave(d, err.Error())
-				} else if n := rule.Node(); n.Len() > 0 && len(types) > 0 {
-					list.Add(n.On(draft.Map().Set("type", draft.Texts(types...))).Flow())
+				if len(types) > 0 {
+					t.field(d, fields, plan.Answers{Type: types})
 				}
 			}
 		}
 	}
-	return list
 }
 
 // cacheControlOf is the value that a line gives Cache-Control, "" if it does not.
 func cacheControlOf(d *draft.Directive) string {
-	args := slices.DeleteFunc(slices.Clone(d.Args), func(a string) bool { return strings.EqualFold(a, "always") || strings.EqualFold(a, "onsuccess") })
+	args := fieldArgs(d)
 	if lower(d) == "header" && len(args) >= 3 && (strings.EqualFold(args[0], "set") || strings.EqualFold(args[0], "append") || strings.EqualFold(args[0], "merge")) && strings.EqualFold(args[1], "cache-control") {
 		return args[2]
 	}

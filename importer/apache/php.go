@@ -131,7 +131,7 @@ func (t *site) addPHP(p *place, node *draft.Node, scripts []string, key string) 
 	for _, off := range t.noPHP {
 		if strings.HasPrefix(p.path, off) {
 			if f, is := t.frontOf(p.path); is {
-				node.Set("try", draft.Texts("{path}", "{path}/", f.to))
+				node.Set("try", f.try())
 			}
 			return
 		}
@@ -152,7 +152,7 @@ func (t *site) addPHP(p *place, node *draft.Node, scripts []string, key string) 
 		php.Set("front", draft.Text("off"))
 	case query != "" || !strings.HasSuffix(script, ".php") || !strings.HasPrefix(script, prefix):
 		php.Set("front", draft.Text("off"))
-		node.Set("try", draft.Texts("{path}", "{path}/", f.to))
+		node.Set("try", f.try())
 		if query != "" {
 			t.frontWithQuery(p, node, php, script)
 			return

@@ -110,7 +110,9 @@ func must(c plan.Cond, _ error) plan.Cond { return c }
 // such as @admin, so that no part of the path is taken away.
 func (t *site) answer(p *place, layers []layer, g guard, key string) *draft.Node {
 	if g.closed {
-		return draft.Denied(403)
+		node := draft.Denied(403)
+		t.headers(layers, node)
+		return node
 	}
 	node := t.job(p, layers, key)
 	if g.access != nil {
@@ -173,7 +175,7 @@ func (t *site) job(p *place, layers []layer, key string) *draft.Node {
 	if t.php != nil {
 		t.addPHP(p, node, scripts, key)
 	} else if f, is := t.frontOf(p.path); is { // a page, or PHP of another place
-		node.Set("try", draft.Texts("{path}", "{path}/", f.to))
+		node.Set("try", f.try())
 	}
 	return node
 }

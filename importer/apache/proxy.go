@@ -2,6 +2,8 @@ package apache
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"net/url"
 	"regexp"
 	"slices"
@@ -43,8 +45,8 @@ func (t *site) proxies() (places []*place) {
 		}
 	}
 	for _, l := range append([]layer{{list: t.lines()}}, t.dirs...) {
-		for _, d := range l.list {
-			if at, to, ok := proxyRule(d); ok {
+		for i, d := range l.list {
+			if at, to, ok := proxyRule(d); ok && (i == 0 || lower(l.list[i-1]) != "rewritecond") {
 				if l.dir != "" {
 					base, _ := t.pathOf(l.dir)
 					at = base + strings.TrimPrefix(at, "/")
@@ -99,7 +101,7 @@ func (t *site) proxy(p *place, layers []layer) *draft.Node {
 			t.im.Standard(d, "connections, retries and timeouts have keys of their own (proxy in docs/config.md)")
 		}
 	}
-	node, keys := draft.Map(), draft.Map()
+	keys := draft.Map()
 	addresses, rest, ok := t.target(d, to, keys)
 	if !ok {
 		return draft.NotImplemented()
@@ -116,6 +118,11 @@ func (t *site) proxy(p *place, layers []layer) *draft.Node {
 		}
 	}
 	keys.Put("to", draft.OneOrMore(addresses...))
+	return t.proxyNode(keys, at, layers)
+}
+
+// proxyNode is the route of a proxy, with what lines say of all that is passed on.
+func (t *site) proxyNode(keys *draft.Node, at string, layers []layer) *draft.Node {
 	if d := t.im.Take(lastIn(layers, "proxypreservehost")); d != nil {
 		if strings.EqualFold(d.Arg(0), "on") {
 			keys.Set("host", draft.Text("client"))
@@ -129,10 +136,91 @@ func (t *site) proxy(p *place, layers []layer) *draft.Node {
 	if !t.reversed(at, layers) {
 		keys.Set("redirects", draft.Text("keep"))
 	}
-	if keys.Len() == 1 && len(addresses) == 1 {
-		return node.Set("proxy", draft.Text(addresses[0]))
+	if to := keys.Get("to"); keys.Len() == 1 && to.Len() == 0 {
+		return draft.Map().Set("proxy", to)
 	}
-	return node.Set("proxy", keys)
+	return draft.Map().Set("proxy", keys)
+}
+
+// isProxyPass reports whether a rule does what ProxyPass does: then it is a place.
+func (t *site) isProxyPass(r *rule) bool {
+	if _, _, ok := proxyRule(r.line); !ok || len(r.conds) > 0 {
+		return false
+	}
+	t.im.Used(r.line)
+	return true
+}
+
+// passOn leads to a route for a rule that passes requests on under its conditions ([P]).
+func (t *site) passOn(c *context, r *rule, p pattern, groups map[int]string) (*draft.Node, error) {
+	scheme, rest, ok := strings.Cut(r.target, "://")
+	host, path, _ := strings.Cut(rest, "/")
+	if !ok || strings.ContainsAny(host, "$%{") && !strings.HasSuffix(host, "%{REQUEST_URI}") {
+		return nil, fmt.Errorf("the address of another server has no variables: %s", r.target)
+	}
+	if before, is := strings.CutSuffix(host, "%{REQUEST_URI}"); is {
+		host, path = before, "%{REQUEST_URI}"
+	}
+	if slices.ContainsFunc(slices.Concat(t.locations, t.dirs), func(l layer) bool { return keepsOut(l.list) && !t.guardOf([]layer{l}).open() }) {
+		return nil, errors.New("sections that keep clients out hold for what it passes on, too")
+	}
+	keys := draft.Map()
+	addresses, _, ok := t.target(r.line, scheme+"://"+host+"/", keys)
+	if !ok {
+		return nil, errors.New("its server is not known")
+	}
+	path, query, _ := strings.Cut(path, "?")
+	to, err := c.substitution("/"+path, p, groups)
+	if err == nil && query != "" && query != "%{QUERY_STRING}" {
+		err = errors.New("the query for another server is the client's")
+	}
+	if err != nil {
+		return nil, err
+	}
+	to = strings.NewReplacer("//{path}", "{path}", "/{path}", "{path}").Replace(to)
+	if before, is := strings.CutSuffix(to, "{path}"); is && before != "" { // a prefix is one of the address
+		to = "{path}"
+		for i := range addresses {
+			addresses[i] += before + "/"
+		}
+	}
+	keys.Put("to", draft.OneOrMore(addresses...))
+	switch {
+	case to == "{path}", to == "/{1}" && (p.expr == "^/(.*)$" || p.expr == "^(.*)$"):
+	case strings.Contains(to, "{path}"):
+		return nil, fmt.Errorf("write proxy.rewrite: %s", r.target)
+	default:
+		rewrite := draft.List()
+		rewrite.Add(draft.Map().Set("path", draft.Verbatim(plan.Whole(p.expr))).Set("to", draft.Text(to)).Flow())
+		keys.Set("rewrite", rewrite)
+	}
+	layers := t.layersOf("/", "")
+	node := t.proxyNode(keys, "/", layers)
+	t.headers(layers, node)
+	name := t.NameOf(node)
+	if name == "" {
+		name = t.FreeName("app", "app")
+		t.Route(name, node, r.line.At()+": "+r.line.String())
+	}
+	return plan.To(name), nil
+}
+
+// passesMissing translates a rule that passes on what is no file: try leads to its route.
+func (t *site) passesMissing(c *context, r *rule, files []*fileTest) error {
+	other := func(f *fileTest) bool { return !f.not || f.other || f.suffix != "" }
+	switch {
+	case !r.proxy || len(files) == 0:
+		return errConditions
+	case !r.p.all || r.p.not || slices.ContainsFunc(files, other) || slices.ContainsFunc(r.conds, func(cond *condition) bool { return cond.file == nil && !cond.skip }):
+		return errors.New("whether a file is there decides with try alone, for all paths")
+	}
+	do, err := t.passOn(c, r, r.p, nil)
+	if err != nil {
+		return err
+	}
+	t.fronts[cmp.Or(c.url, "/")] = front{do.Get("route").Plain(), !slices.ContainsFunc(files, func(f *fileTest) bool { return f.kind == 'd' })}
+	t.markRule(r, draft.Translated, "")
+	return nil
 }
 
 // reversed reports whether Apache changes what an upstream behind a path says of its own
@@ -246,7 +334,7 @@ func (t *site) requestHeaders(layers []layer, keys *draft.Node) {
 			t.im.Leave(d, "write it into proxy.request_headers")
 			continue
 		}
-		if why := fields.Put(op, name, value); why != "" {
+		if why := fields.Put(plan.Answers{}, op, name, value); why != "" {
 			t.im.Standard(d, why)
 			continue
 		}

@@ -24,7 +24,18 @@ type context struct {
 }
 
 // front is a front controller: what answers for paths that are no files.
-type front struct{ to string }
+type front struct {
+	to    string
+	files bool // folders are none of what is there
+}
+
+// try are the places where a file is looked for before it answers.
+func (f front) try() *draft.Node {
+	if f.files {
+		return draft.Texts("{path}", f.to)
+	}
+	return draft.Texts("{path}", "{path}/", f.to)
+}
 
 // ruleFlag is one of a rule's flags.
 type ruleFlag struct{ name, value string }
@@ -110,7 +121,7 @@ func (t *site) fallback(url string, d *draft.Directive) {
 	} else if !strings.HasPrefix(to, "/") {
 		to = url + to
 	}
-	t.fronts[url] = front{to}
+	t.fronts[url] = front{to: to}
 }
 
 // rules translates the lines of one context in their order.
@@ -228,7 +239,7 @@ func (r *rule) about() bool {
 // lost reports a rule that cannot be translated. If it may keep clients out, the paths
 // that it is for are closed, or else the site.
 func (t *site) lost(c *context, r *rule, err error) []plan.Rule {
-	if !r.refuses() && !r.about() || r.target == "-" && !r.refuses() {
+	if !r.proxy && (!r.refuses() && !r.about() || r.target == "-" && !r.refuses()) {
 		t.markRule(r, draft.Untranslated, fmt.Sprintf("write it as a rule (docs/routes.md): %v", err))
 		return nil
 	}
@@ -278,11 +289,13 @@ func (t *site) rewrite(c *context, r *rule) []plan.Rule {
 			return nil
 		}
 	}
-	if t.isFront(c, r, files) {
+	if t.isFront(c, r, files) || t.standardRule(c, r) || t.isProxyPass(r) {
 		return nil
 	}
-	if t.standardRule(c, r) {
+	if err := t.passesMissing(c, r, files); err == nil {
 		return nil
+	} else if r.proxy && len(files) > 0 {
+		return t.lost(c, r, err)
 	}
 	if len(files) > 0 {
 		return t.lost(c, r, errors.New("whether a file is there decides with try alone"))
@@ -412,10 +425,13 @@ func (t *site) action(c *context, r *rule, p pattern, groups map[int]string) (*d
 	case r.redirect && (r.status < 300 || r.status >= 400):
 		return answer("", r.status)
 	case r.proxy:
-		return nil, errors.New("write it as a route with proxy: the path of a rule does not lead to another server")
+		return t.passOn(c, r, p, groups)
 	}
 	text, query, hasQuery := strings.Cut(r.target, "?")
 	absolute := regexp.MustCompile(`^(?i)[a-z][a-z0-9+.-]*://`).MatchString(text)
+	if file, is := strings.CutPrefix(text, "%{DOCUMENT_ROOT}"); is && !r.redirect { // a file, which has a path
+		text = file
+	}
 	if !absolute && !strings.HasPrefix(text, "/") && !strings.HasPrefix(text, "%{REQUEST_URI}") && text != "-" && !strings.HasPrefix(text, "%1/") {
 		text = strings.TrimPrefix(text, "./")
 		if text == "%1" && c.perDir { // of a path

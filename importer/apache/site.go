@@ -159,26 +159,36 @@ func folderExpression(glob string) string {
 }
 
 // byExpression translates a section whose folders an expression names: what keeps clients
-// out becomes a rule.
+// out becomes a rule, for all files or for those of a section within it.
 func (t *site) byExpression(d *draft.Directive, text string) {
 	list := t.im.flat(d.Block)
-	if !guards(list) {
+	if !keepsOut(list) {
 		t.im.Whole(d, draft.Untranslated, "folders have no expressions: write a route for each of them")
 		return
 	}
 	expr, err := expression(text, false)
-	if err == nil && strings.HasPrefix(strings.TrimPrefix(expr, "(?i)"), "^") && slices.ContainsFunc(t.aliases, func(a alias) bool { return within(a.dir, t.root()) }) {
-		err = errors.New("an alias leads to folders that it is for by another path")
+	exprs, anchored := []string{expr}, strings.HasPrefix(strings.TrimPrefix(expr, "(?i)"), "^")
+	if err == nil && anchored {
+		exprs, err = t.pathsLike(expr, text)
 	}
-	if rest, is := strings.CutPrefix(expr, "^"+regexp.QuoteMeta(strings.TrimSuffix(t.root(), "/"))); is && err == nil {
-		expr = "^" + rest
-	} else if strings.HasPrefix(expr, "^") && err == nil {
-		err = fmt.Errorf("%s is not below %s", text, t.root())
+	closed, all := t.closedFiles(list)
+	if err != nil || !all {
+		t.Close(d, "write it as a rule with a regex, or as a route for each folder")
+		return
 	}
-	if g := t.guardOf([]layer{{list: list}}); err == nil && g.closed && g.why == "" {
-		t.im.Whole(d, draft.Translated, "")
-		t.guard(plan.Cond{Regex: expr}, draft.Denied(403), d.At())
+	t.im.Whole(d, draft.Translated, "")
+	for _, expr := range exprs {
+		for _, file := range closed {
+			c := plan.Cond{Regex: expr}
+			if file != "" {
+				c = plan.Cond{Regex: file, Within: []string{"~" + expr}}
+			}
+			t.guard(c, draft.Denied(403), d.At())
+		}
 		for _, a := range t.aliases { // whose folder is one of them
+			if anchored {
+				break // their paths are among the expressions
+			}
 			re := regexp.MustCompile(expr)
 			inside := re.MatchString(a.dir+"/") || re.MatchString(a.dir)
 			if !inside && straddles(re, a.dir+"/") {
@@ -189,9 +199,51 @@ func (t *site) byExpression(d *draft.Directive, text string) {
 				t.guard(plan.Cond{Path: a.path}, draft.Denied(403), d.At())
 			}
 		}
-		return
 	}
-	t.Close(d, "write it as a rule with a regex, or as a route for each folder")
+}
+
+// closedFiles are expressions for the files that lines keep everybody from, "" for all of
+// them; all is false if they let some clients in.
+func (t *site) closedFiles(list []*draft.Directive) (exprs []string, all bool) {
+	if guards(list) {
+		g := t.guardOf([]layer{{list: list}})
+		return []string{""}, g.closed && g.why == ""
+	}
+	files := t.filesIn(layer{list: list}, "/")
+	for _, s := range files {
+		if !guards(s.list) {
+			continue
+		}
+		if g := t.guardOf([]layer{{list: s.list}}); s.err != nil || !g.closed || g.why != "" {
+			return nil, false
+		}
+		exprs = append(exprs, strings.TrimSuffix(s.expr, "$")+"(?:/|$)") // PHP runs scripts with a path behind
+	}
+	others := slices.ContainsFunc(list, func(d *draft.Directive) bool {
+		return keepsOut([]*draft.Directive{d}) && !slices.ContainsFunc(files, func(s section) bool { return s.line == d })
+	})
+	return exprs, !others
+}
+
+// pathsLike are expressions for the paths of folders that one with ^ names.
+func (t *site) pathsLike(expr, text string) (exprs []string, err error) {
+	fold := strings.HasPrefix(expr, "(?i)")
+	for _, at := range append(slices.Clone(t.aliases), alias{path: "/", dir: strings.TrimSuffix(t.root(), "/")}) {
+		rest, is := strings.CutPrefix(strings.TrimPrefix(expr, "(?i)"), "^"+regexp.QuoteMeta(at.dir))
+		if !is && regexp.MustCompile(`^[\w./-]+$`).MatchString(at.dir) { // nobody writes /srv/example\.org
+			rest, is = strings.CutPrefix(expr, "^"+at.dir)
+		}
+		switch {
+		case is && !fold && (strings.HasPrefix(rest, "/") || strings.HasPrefix(rest, "(/")):
+			exprs = append(exprs, "^"+regexp.QuoteMeta(strings.TrimSuffix(at.path, "/"))+rest)
+		case within(at.dir, t.root()) && at.path != "/":
+			return nil, errors.New("an alias leads to folders that it is for by another path")
+		}
+	}
+	if len(exprs) == 0 {
+		return nil, fmt.Errorf("%s is not below %s", text, t.root())
+	}
+	return exprs, nil
 }
 
 // straddles reports whether an expression may match a text that begins with a folder, from

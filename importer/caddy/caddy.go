@@ -33,6 +33,9 @@ func Translate(config *caddyconf.Config, o Options) (*draft.Node, *draft.Report)
 	}
 	im := newImporter(config, o)
 	root := im.top(config)
+	for _, d := range config.Unset {
+		im.Leave(d, "the variable is not set here, so nothing is written for it: where Caddy's service has it set, import with the same environment")
+	}
 	return root, im.Report(config.Lines(), func(*draft.Directive) draft.Note {
 		return draft.Note{Outcome: draft.Untranslated, Why: "nothing is known about it: look for a counterpart in docs/coming-from/caddy.md"}
 	})

@@ -3,7 +3,6 @@ package caddy
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -183,14 +182,11 @@ func networks(list []string) (out []string, err error) {
 			out = append(out, "192.168.0.0/16", "172.16.0.0/12", "10.0.0.0/8", "127.0.0.0/8", "fd00::/8", "::1")
 			continue
 		}
-		if p, err := netip.ParsePrefix(a); err == nil {
-			out = append(out, p.Masked().String())
-			continue
+		n, err := plan.Network(a)
+		if err != nil {
+			return nil, err //nolint:wrapcheck // it says which
 		}
-		if _, err := netip.ParseAddr(a); err != nil {
-			return nil, fmt.Errorf("%s is no address", a)
-		}
-		out = append(out, a)
+		out = append(out, n)
 	}
 	if len(out) == 0 {
 		return nil, errors.New("no address is named")

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"millrace/importer/draft"
-	"millrace/importer/plan"
 )
 
 // addMiddleware translates a directive that changes what other directives answer: header,
@@ -101,7 +100,7 @@ func adviceFor(name string) (do string, guards bool) {
 // fields translates header.
 func (t *site) fields(d *draft.Directive, sc *scope, alts []conds, args []string, w *middleware) {
 	t.im.Used(d)
-	fields := &plan.Fields{}
+	fields := t.Fields()
 	add := func(line *draft.Directive, field string, values []string) {
 		t.field(line, fields, field, values, inHeader)
 	}
@@ -141,13 +140,15 @@ func merge(to, rules *draft.Node) {
 			from.CopyTo(to.Child(key))
 		}
 	}
-	if from := rules.Get("remove"); from != nil {
-		list := to.Get("remove")
-		if list == nil {
-			list = draft.List().Flow()
-			to.Set("remove", list)
+	for _, key := range []string{"remove", "when"} {
+		from := rules.Get(key)
+		if from == nil {
+			continue
 		}
-		from.Each(func(v *draft.Node, _ []string) { list.Add(v) })
+		if to.Get(key) == nil {
+			to.Set(key, draft.List().Flow())
+		}
+		from.Each(func(v *draft.Node, _ []string) { to.Get(key).Add(v) })
 	}
 }
 

@@ -79,7 +79,7 @@ type proxyDraft struct {
 
 // proxy translates reverse_proxy.
 func (t *site) proxy(d *draft.Directive, sc *scope, args []string, a *answer) error {
-	p := &proxyDraft{t: t, line: d, o: draft.Map(), to: args, tls: draft.Map(), health: draft.Map(), retries: draft.Map(), request: &plan.Fields{Requests: true}, headers: &plan.Fields{}}
+	p := &proxyDraft{t: t, line: d, o: draft.Map(), to: args, tls: draft.Map(), health: draft.Map(), retries: draft.Map(), request: &plan.Fields{Requests: true}, headers: t.Fields()}
 	p.o.Set("host", draft.Text("client"))
 	p.o.Set("redirects", draft.Text("keep")) // Caddy passes Location and cookies on as they are
 	for _, b := range d.Block {
@@ -421,7 +421,7 @@ func (t *site) field(d *draft.Directive, to *plan.Fields, field string, args []s
 		t.im.Leave(d, err.Error())
 		return
 	}
-	if why := to.Put(op, name, value); why != "" {
+	if why := to.Put(plan.Answers{}, op, name, value); why != "" {
 		t.im.Standard(d, why)
 		return
 	}

@@ -4,6 +4,7 @@
 package caddyconf
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -26,6 +27,7 @@ type Config struct {
 	Sites    []*draft.Directive // Args are the addresses, Name is empty
 	Snippets []*draft.Directive // (name) and &(name), as they were written
 	Imports  []*draft.Directive // import lines whose place others have taken
+	Unset    []*draft.Directive // lines that a variable of the environment would be, which is not set
 }
 
 // Lines are all lines, for a report.
@@ -34,7 +36,7 @@ func (c *Config) Lines() []*draft.Directive {
 	if c.Global != nil {
 		all = append(all, c.Global)
 	}
-	return append(append(all, c.Snippets...), c.Sites...)
+	return slices.Concat(all, c.Unset, c.Snippets, c.Sites)
 }
 
 // Parse reads a Caddyfile and what it imports.
@@ -55,6 +57,8 @@ type parser struct {
 	snippets map[string]*draft.Directive
 	lines    int
 
+	unset []*draft.Directive
+
 	name   string // of the file
 	tokens []token
 	at     int
@@ -74,6 +78,7 @@ func (p *parser) read(name string) ([]*draft.Directive, error) {
 	if err != nil {
 		return nil, err
 	}
+	text = p.wholeLines(text)
 	text = regexp.MustCompile(`\{\$([A-Za-z_][A-Za-z0-9_]*)(?::([^{}\s]*))?\}`).ReplaceAllStringFunc(text, func(v string) string {
 		variable, value, _ := strings.Cut(v[2:len(v)-1], ":")
 		return draft.Environment(variable, value)
@@ -84,11 +89,24 @@ func (p *parser) read(name string) ([]*draft.Directive, error) {
 	}
 	inner := &parser{name: name, tokens: tokens}
 	list, err := inner.block(0)
+	p.config.Unset = append(p.config.Unset, inner.unset...)
 	p.lines += inner.lines
 	if err == nil && p.lines > maxLines {
 		err = fmt.Errorf("%s: more than %d lines", name, maxLines)
 	}
 	return list, err
+}
+
+// wholeLines puts what a variable of the environment holds in the place of a line that is
+// nothing but it, as in {$CADDY_EXTRA_CONFIG}: that are lines, too.
+func (p *parser) wholeLines(text string) string {
+	if p.Files.Env == nil {
+		return text
+	}
+	return regexp.MustCompile(`(?m)^[ \t]*\{\$([A-Za-z_][A-Za-z0-9_]*)(?::([^{}\s]*))?\}[ \t\r]*$`).ReplaceAllStringFunc(text, func(line string) string {
+		name, value, _ := strings.Cut(strings.Trim(line, "{$} \t\r"), ":")
+		return cmp.Or(p.Files.Env(name), value, line)
+	})
 }
 
 // block reads lines up to the brace that closes, or the end of the file. Where
@@ -135,6 +153,10 @@ func (p *parser) block(depth int) ([]*draft.Directive, error) {
 				break
 			}
 			d.Args = append(d.Args, t.text)
+		}
+		if draft.HasEnvironment(d.Name) && len(d.Args) == 0 && !d.Opens && depth+len(list) > 0 { // the first may be the address of a site
+			p.unset = append(p.unset, d)
+			continue
 		}
 		list = append(list, d)
 	}

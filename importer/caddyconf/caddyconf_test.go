@@ -112,3 +112,34 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestLinesOfTheEnvironment: a line that is nothing but a variable is what that holds, or
+// none where it is not set.
+func TestLinesOfTheEnvironment(t *testing.T) {
+	for env, want := range map[string]string{"": `["http://a"]{file_server[];};`, "respond x\nrespond /b y": `["http://a"]{respond["x"];respond["/b" "y"];file_server[];};`} {
+		c, err := Parse("Caddyfile", draft.Files{
+			Read: func(string) ([]byte, error) {
+				return []byte("{\n{$GLOBAL}\n}\nhttp://a {\n\t{$MORE}\n\tfile_server\n}"), nil
+			},
+			Env: func(name string) string {
+				if name == "MORE" {
+					return env
+				}
+				return ""
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := show(c.Sites); got != want {
+			t.Errorf("%q: %s, want %s", env, got, want)
+		}
+		unset := 1
+		if env == "" {
+			unset = 2
+		}
+		if len(c.Unset) != unset {
+			t.Errorf("%q: %d lines are not set", env, len(c.Unset))
+		}
+	}
+}

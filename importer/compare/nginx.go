@@ -13,6 +13,7 @@ import (
 
 	"millrace/importer/draft"
 	"millrace/importer/nginxconf"
+	"millrace/importer/plan"
 )
 
 // NginxOptions say how it is started.
@@ -209,15 +210,24 @@ func (r *rewriter) address(theirs string, secure bool) (string, error) {
 
 // serverHosts are hosts that a block answers for: one for each of its names.
 func serverHosts(d *draft.Directive) (hosts []string) {
+	named := false // by an expression
 	for _, e := range d.Block {
 		if e.Name != "server_name" {
 			continue
 		}
 		for _, name := range e.Words() {
+			if expr, is := strings.CutPrefix(name, "~"); is {
+				words, _ := plan.Words(expr)
+				hosts = append(hosts, words...)
+				named = true
+				continue
+			}
 			name = strings.ToLower(name)
 			switch {
 			case strings.HasPrefix(name, "*."):
 				name = "any" + name[1:]
+			case strings.HasSuffix(name, ".*"):
+				name = name[:len(name)-1] + "example.org"
 			case strings.HasPrefix(name, "."):
 				hosts = append(hosts, "any"+name)
 				name = name[1:]
@@ -227,7 +237,7 @@ func serverHosts(d *draft.Directive) (hosts []string) {
 			}
 		}
 	}
-	if len(hosts) == 0 {
+	if len(hosts) == 0 && !named {
 		hosts = []string{"localhost"}
 	}
 	return hosts

@@ -22,10 +22,11 @@ const (
 	MaxLines = 500_000
 )
 
-// Files reads files and expands patterns; os.ReadFile and filepath.Glob do.
+// Files reads files and expands patterns; os.ReadFile, filepath.Glob and os.Getenv do.
 type Files struct {
 	Read func(name string) ([]byte, error)
 	Glob func(pattern string) ([]string, error)
+	Env  func(name string) string // variables of the environment; nil: none is known
 }
 
 // Reader reads the files of one config.

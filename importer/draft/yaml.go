@@ -179,6 +179,9 @@ func (n *Node) Clone() *Node {
 
 // String is the node as YAML.
 func (n *Node) String() string {
+	if n.kind == scalar {
+		return n.text
+	}
 	var b strings.Builder
 	n.block(&b, 0)
 	return b.String()
@@ -307,6 +310,9 @@ func Common(maps ...*Node) *Node {
 
 // Each goes through the entries.
 func (n *Node) Each(visit func(value *Node, comment []string)) {
+	if n == nil {
+		return
+	}
 	for _, i := range n.items {
 		visit(i.value, i.comment)
 	}
@@ -340,4 +346,53 @@ func (n *Node) Text() string {
 func (n *Node) On(to *Node) *Node {
 	n.CopyTo(to)
 	return to
+}
+
+// Entry is an entry of a list or a map.
+type Entry struct {
+	in *Node
+	at int
+}
+
+// Key is that of a map, "" in a list.
+func (e Entry) Key() string { return e.in.items[e.at].key }
+
+// Value is its value.
+func (e Entry) Value() *Node { return e.in.items[e.at].value }
+
+// Comment is the first line above it, "" if there is none.
+func (e Entry) Comment() string {
+	return strings.Join(e.in.items[e.at].comment[:min(1, len(e.in.items[e.at].comment))], "")
+}
+
+// Set gives it another value.
+func (e Entry) Set(value *Node) { e.in.items[e.at].value = value }
+
+// Remove takes it out.
+func (e Entry) Remove() { e.in.items = slices.Delete(e.in.items, e.at, e.at+1) }
+
+// Around are the entries that a line of [Node.String] is in, from 0, the outermost first.
+func (n *Node) Around(line int) []Entry { return n.around(line, 0) }
+
+func (n *Node) around(line, depth int) []Entry {
+	for i := range n.items {
+		one := &Node{kind: n.kind, items: n.items[i : i+1]}
+		var text strings.Builder
+		one.block(&text, depth)
+		if lines := strings.Count(text.String(), "\n"); line >= lines {
+			line -= lines
+			continue
+		}
+		value := n.items[i].value
+		inside := line - len(n.items[i].comment)
+		if n.kind == mapping || value.kind == list || len(value.items) > 0 && len(value.items[0].comment) > 0 {
+			inside-- // the key, or the dash, has a line of its own
+		}
+		found := []Entry{{n, i}}
+		if inside < 0 {
+			return found
+		}
+		return append(found, value.around(inside, depth+1)...)
+	}
+	return nil
 }

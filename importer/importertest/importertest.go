@@ -135,6 +135,9 @@ func (im Importer) Whatever(t *testing.T, text string, lines func() int) {
 		if n.Outcome == 0 || n.Outcome != draft.Translated && n.Why == "" {
 			t.Errorf("without an outcome: %+v", n)
 		}
+		if n.Why != strings.TrimRight(n.Why, " :;") || strings.Contains(n.Why, "<nil>") || strings.Contains(n.Why, ": ;") {
+			t.Errorf("with an empty clause: %+v", n)
+		}
 	}
 	if err := im.Check(report.File("x", node)); err != nil && strings.Contains(err.Error(), "not YAML") {
 		t.Errorf("%v\n%s", err, node)

@@ -1,13 +1,13 @@
 package nginx
 
 import (
-	"net/netip"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/importer/plan"
 )
 
 // access translates allow and deny; closed: nobody may come in. nginx takes the first line
@@ -44,8 +44,8 @@ func network(text string) string {
 	if text == "unix:" {
 		return "unix"
 	}
-	if p, err := netip.ParsePrefix(text); err == nil {
-		return p.Masked().String()
+	if n, err := plan.Network(text); err == nil {
+		return n
 	}
 	return text
 }

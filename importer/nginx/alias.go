@@ -1,6 +1,8 @@
 package nginx
 
 import (
+	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -36,6 +38,32 @@ func (t *site) insideAlias(l *location) bool {
 	l.add(l.match(), plan.To(outer.key), l.block.At())
 	l.whole = true
 	return true
+}
+
+// captured is the folder of an alias in a location with an expression, whose groups name the
+// files below it: "location ~ ^/u/(.+)/f/(.+)$ { alias /home/$1/files/$2; }". A rule gives
+// the request a path that nobody else can ask for, and the route of that takes it away.
+func (t *site) captured(l *location, d *draft.Directive) (string, bool) {
+	name := d.Arg(0)
+	literal, _, _ := strings.Cut(name, "$")
+	folder := literal[:strings.LastIndexByte(literal, '/')+1]
+	file, err := t.text(name[len(folder):], l.expr)
+	if err == nil && (folder == "" || strings.ContainsAny(file, "?#") || regexp.MustCompile(`\{[a-z]`).MatchString(file) && !regexp.MustCompile(`\(\?P<`).MatchString(l.expr)) {
+		err = errors.New("its folder is not known beforehand")
+	}
+	if err != nil {
+		t.im.Leave(d, fmt.Sprintf("write a rule that rewrites the path to that of a folder, and a static route for it: %v", err))
+		return "", false
+	}
+	l.key = "/" + strings.TrimPrefix(t.FreeName("alias", "files"), "@") + "/"
+	closed := plan.Rule{If: plan.Cond{Path: l.key}, Do: draft.Denied(404), Note: "a path of this config, not of the site"}
+	t.last = append(t.last, closed)
+	l.rules = append(l.rules, rule{Rule: closed, then: true},
+		rule{Rule: plan.Rule{If: l.match(), Do: plan.Rewrite(l.key + file), Note: l.block.At() + ": " + l.block.String()}},
+		rule{Rule: plan.Rule{If: plan.Cond{Path: l.key}, Do: plan.To(l.key)}, then: true})
+	l.whole = true
+	t.im.Used(d)
+	return t.im.root(folder), true
 }
 
 // sameFolder reports whether an alias leads to where that of the outer location does.

@@ -47,14 +47,14 @@ func (t *site) sharedHeaders(l *location, o *draft.Node) {
 			t.im.Partly(d, "a cache's answers are for everyone: its upstream is not told of one client")
 			continue
 		case strings.Contains(d.Arg(1), "$"):
-			if fields.Put(headers.Remove, d.Arg(0), "") == "" {
+			if fields.Put(plan.Answers{}, headers.Remove, d.Arg(0), "") == "" {
 				t.im.Leave(d, "a cache's answers are for everyone: its request_headers have no variables")
 			}
 			continue
 		case d.Arg(1) == "":
 			op = headers.Remove
 		}
-		fields.Put(op, d.Arg(0), d.Arg(1))
+		fields.Put(plan.Answers{}, op, d.Arg(0), d.Arg(1))
 	}
 	o.Fill("request_headers", fields.Node().Flow())
 }
@@ -167,7 +167,7 @@ func (t *site) cacheBypass(l *location) {
 		for _, d := range l.all(name) {
 			known := true
 			for _, w := range d.Words() {
-				known = known && (strings.HasPrefix(w, "$cookie_") || w == "$http_authorization" || w == "$http_cache_control" || w == "$http_pragma" || w == "$arg_nocache" && false)
+				known = known && (strings.HasPrefix(w, "$cookie_") || w == "$http_authorization" || w == "$http_cache_control" || w == "$http_pragma")
 			}
 			if known {
 				t.im.Standard(d, "requests with cookies or Authorization pass by the cache, and a client cannot make it ask again (docs/cache.md)")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"net/textproto"
 	"regexp"
 	"slices"
 	"strings"
@@ -270,15 +271,9 @@ func header(field, value string) []way {
 	return []way{{when: plan.Cond{Header: map[string]string{field: value}}}}
 }
 
-// headerName is a field as its variable names it: http_user_agent.
+// headerName is a field as its variable names it: user_agent.
 func headerName(name string) string {
-	parts := strings.Split(name, "_")
-	for i, p := range parts {
-		if p != "" {
-			parts[i] = strings.ToUpper(p[:1]) + p[1:]
-		}
-	}
-	return strings.Join(parts, "-")
+	return textproto.CanonicalMIMEHeaderKey(strings.ReplaceAll(name, "_", "-"))
 }
 
 // conditionValue is a comparison as a rule writes it: a text, or ~ and an expression.
@@ -436,19 +431,9 @@ func (t *site) mapWays(m *draft.Directive, op, value string) (ways []way, err er
 		case !holds(e.Arg(0), op, value):
 			continue
 		}
-		op, text := "=", strings.TrimPrefix(key, `\`)
-		if expr, is := strings.CutPrefix(key, "~"); is {
-			op, text = "~", expr
-			if expr, is = strings.CutPrefix(expr, "*"); is {
-				op, text = "~*", expr
-			}
-		}
-		more, err := t.simple(source, op, text)
+		more, err := t.entryWays(m, e)
 		if err != nil {
 			return nil, err
-		}
-		for i := range more {
-			more[i].values = map[string]string{m.Arg(1): e.Arg(0)}
 		}
 		ways = append(ways, more...)
 	}
@@ -457,6 +442,22 @@ func (t *site) mapWays(m *draft.Directive, op, value string) (ways []way, err er
 		return nil, errors.New("the map has no entry for which it holds")
 	}
 	return ways, nil
+}
+
+// entryWays are the ways in which a map takes one of its entries.
+func (t *site) entryWays(m, e *draft.Directive) ([]way, error) {
+	op, text := "=", strings.TrimPrefix(e.Name, `\`)
+	if expr, is := strings.CutPrefix(e.Name, "~"); is {
+		op, text = "~", expr
+		if expr, is = strings.CutPrefix(expr, "*"); is {
+			op, text = "~*", expr
+		}
+	}
+	ways, err := t.simple(strings.Trim(m.Arg(0), "${}"), op, text)
+	for i := range ways {
+		ways[i].values = map[string]string{m.Arg(1): e.Arg(0)}
+	}
+	return ways, err
 }
 
 // mapOthers is an expression for all entries of a map, where a condition holds for none of

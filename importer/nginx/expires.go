@@ -2,30 +2,104 @@ package nginx
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/importer/plan"
+	"millrace/internal/route/headers"
 )
 
-// cacheControl translates expires, and a Cache-Control that is added.
+// cacheControl translates expires, and a Cache-Control that is added, for files.
 func (t *site) cacheControl(l *location) (*draft.Node, bool) {
-	if d := l.last("expires"); d != nil {
-		if name, is := strings.CutPrefix(d.Arg(0), "$"); is {
-			return t.expiresMap(d, name)
-		}
+	d := l.last("expires")
+	if d != nil && strings.HasPrefix(d.Arg(0), "$") {
+		d = nil // rules for types say it
 	}
-	value := t.lifetime(l)
+	value := t.lifetime(l, d)
 	rules := draft.List()
 	rules.Add(draft.Map().Set("match", draft.Text("*")).Set("value", draft.Text(value)).Flow())
 	return rules.Flow(), value != ""
 }
 
-// lifetime is the Cache-Control that expires and add_header make together.
-func (t *site) lifetime(l *location) string {
+// expires translates expires for what another server answers, and for all answers where a
+// map of content types says how long they hold.
+func (t *site) expires(l *location, node *draft.Node, fields *plan.Fields, of plan.Answers) {
+	d := l.last("expires")
+	if d == nil {
+		return
+	}
+	name, mapped := strings.CutPrefix(d.Arg(0), "$")
+	if !mapped {
+		if value := ""; node.Get("proxy") != nil || node.Get("cache") != nil {
+			if value = t.lifetime(l, d); value != "" {
+				fields.Put(of, headers.Set, "Cache-Control", value)
+			}
+		}
+		return
+	}
+	m := t.im.maps[name]
+	if m == nil || !isContentType(m.Arg(0)) {
+		t.im.Leave(d, "write the ages into headers, with when and type, or into static.cache_control by the files' names")
+		return
+	}
+	t.im.Used(d, m)
+	entries, rest := entriesOf(m)
+	put := func(of plan.Answers, age string) {
+		one := &draft.Directive{Name: "expires", Args: []string{age}, File: m.File, Line: m.Line}
+		if value := t.lifetime(l, one); age != "" && age != "off" && value != "" {
+			fields.Put(of, headers.Set, "Cache-Control", value)
+		}
+		if t.im.Outcome(one) == draft.Untranslated {
+			t.im.Leave(m, t.im.Note(one).Why)
+		}
+	}
+	put(of, rest)
+	for _, e := range slices.Backward(entries) { // of rules, the last counts
+		typed := of
+		if typed.Type = typesOf(e.Name); typed.Type == nil {
+			t.im.Leave(m, fmt.Sprintf("write a line with type into headers.when for %s", e.Name))
+			continue
+		}
+		put(typed, e.Arg(0))
+	}
+}
+
+// isContentType reports whether a map looks at the type of an answer.
+func isContentType(source string) bool {
+	return slices.Contains([]string{"$sent_http_content_type", "$upstream_http_content_type"}, source)
+}
+
+// typesOf are the types that a key of a map stands for, as rules have them; nil if they
+// cannot say it. ~image/ is image/*.
+func typesOf(key string) []string {
+	name, expr := strings.CutPrefix(key, "~")
+	name = strings.TrimPrefix(name, "*")
+	if expr {
+		name = strings.NewReplacer(`\/`, "/", `\.`, ".", `\+`, "+").Replace(strings.TrimPrefix(name, "^"))
+	}
+	m := regexp.MustCompile(`^([a-z]+)(/[a-z0-9.+-]*)?$`).FindStringSubmatch(strings.TrimSuffix(strings.ToLower(name), "$"))
+	switch {
+	case m == nil || !expr && (m[2] == "" || m[2] == "/"):
+		return nil
+	case m[2] == "" || m[2] == "/":
+		return []string{m[1] + "/*"}
+	}
+	types := []string{m[1] + m[2]}
+	for _, ext := range draft.Extensions(types[0]) { // the name that it has here
+		types = draft.AppendNew(types, draft.TypeOf(ext))
+	}
+	return types
+}
+
+// lifetime is the Cache-Control that an expires, which may be nil, and add_header make
+// together.
+func (t *site) lifetime(l *location, d *draft.Directive) string {
 	var parts []string
-	if d := l.last("expires"); d != nil {
-		value, err := expires(d)
+	if d != nil {
+		value, err := age(d)
 		if err != nil {
 			t.im.Leave(d, err.Error())
 		} else {
@@ -46,10 +120,10 @@ func (t *site) lifetime(l *location) string {
 	return strings.Join(draft.Unique(parts), ", ")
 }
 
-// expires is the Cache-Control of one.
-func expires(d *draft.Directive) (string, error) {
+// age is the Cache-Control of an expires.
+func age(d *draft.Directive) (string, error) {
 	switch v := d.Arg(0); {
-	case v == "off":
+	case v == "off", v == "":
 		return "", nil
 	case v == "max":
 		return "max-age=315360000", nil
@@ -62,40 +136,4 @@ func expires(d *draft.Directive) (string, error) {
 		}
 		return "max-age=" + strconv.Itoa(int(age.Seconds())), nil
 	}
-}
-
-// expiresMap translates a map from content types to ages.
-func (t *site) expiresMap(d *draft.Directive, name string) (*draft.Node, bool) {
-	m := t.im.maps[name]
-	if m == nil || !strings.HasSuffix(m.Arg(0), "_http_content_type") {
-		t.im.Leave(d, "write the ages into static.cache_control, by the files' names")
-		return nil, false
-	}
-	names := map[string][]string{
-		"text/html": {"*.html", "*/", "*.htm"}, "text/css": {"*.css"}, "application/javascript": {"*.js", "*.mjs"}, "text/javascript": {"*.js", "*.mjs"},
-		"~image/": {"*.png", "*.jpg", "*.jpeg", "*.gif", "*.webp", "*.avif", "*.svg", "*.ico"}, "~font/": {"*.woff", "*.woff2", "*.ttf", "*.otf"},
-		"application/font-woff2": {"*.woff2"}, "application/json": {"*.json"}, "application/pdf": {"*.pdf"}, "image/svg+xml": {"*.svg"}, "image/x-icon": {"*.ico"},
-	}
-	rules, rest := draft.List(), ""
-	t.im.Used(d, m)
-	for _, e := range m.Block {
-		value, err := expires(&draft.Directive{Args: e.Args})
-		patterns := names[e.Name]
-		switch {
-		case e.Name == "default":
-			rest = value
-		case err != nil || patterns == nil:
-			t.im.Leave(m, fmt.Sprintf("write a line into static.cache_control for %s", e.Name))
-		case value != "":
-			for _, p := range patterns {
-				if !strings.HasSuffix(p, "/") {
-					rules.Add(draft.Map().Set("match", draft.Text(p)).Set("value", draft.Text(value)).Flow())
-				}
-			}
-		}
-	}
-	if rest != "" {
-		rules.Add(draft.Map().Set("match", draft.Text("*")).Set("value", draft.Text(rest)).Flow())
-	}
-	return rules, rules.Len() > 0
 }

@@ -60,8 +60,10 @@ func (t *site) folder(l *location) (string, bool) {
 		t.im.Used(d)
 		inner := strings.TrimPrefix(l.path, owner.path) // of a location within that
 		switch {
+		case owner == l && l.kind == regexLocation && l.own("try_files") == nil:
+			return t.captured(l, d)
 		case strings.Contains(d.Arg(0), "$") || !owner.isPrefix() && owner != l || l.kind == regexLocation || l.kind == namedLocation || l.inExpression() || l.odd():
-			t.im.Leave(d, "an alias with captures: write a rule that rewrites the path, and a static route")
+			t.im.Leave(d, "write a rule that rewrites the path to that of a folder, and a static route for it")
 			return "", false
 		case l.kind == exactLocation:
 			file := d.Arg(0) + inner

@@ -114,7 +114,11 @@ func (t *site) names(l *location) {
 	}
 	o, _ := t.find(nil, folder)
 	answers := strings.HasPrefix(strings.Join(l.own("return").Words(), ""), "2")
-	if o == nil || o.kind == exactLocation || !t.keepsOut(o) && (!answers || o.passes()) {
+	switch {
+	case o != nil && o.kind == exactLocation:
+		return
+	case l.passes() && (o == nil || !o.isPrefix() || o.path != folder): // nginx adds the slash by itself
+	case o == nil, !t.keepsOut(o) && (!answers || o.passes()):
 		return
 	}
 	do := draft.Denied(404)

@@ -10,8 +10,10 @@
 package nginx
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"millrace/importer/draft"
@@ -31,16 +33,10 @@ func Translate(list []*draft.Directive, o Options) (*draft.Node, *draft.Report) 
 		o.IsDir = func(name string) bool { info, err := os.Stat(name); return err == nil && info.IsDir() }
 	}
 	im := &importer{options: o, upstreams: map[string]*upstream{}, maps: map[string]*draft.Directive{}, disks: map[string]*draft.Node{}}
-	im.Config = &plan.Config{Ledger: draft.NewLedger(), Name: "nginx", Upgrade: func(*plan.Server) *plan.Rule {
-		return &plan.Rule{If: plan.Cond{Protocol: "http"}, Do: toHTTPS(), Note: "nginx served these hosts over TLS alone"}
-	}}
+	im.Config = &plan.Config{Ledger: draft.NewLedger(), Name: "nginx"}
 	im.Opaque = func(d *draft.Directive) bool { return wholeBlocks()[d.Name] }
 	config := im.top(list)
 	return config, im.Report(list, otherwise)
-}
-
-func toHTTPS() *draft.Node {
-	return draft.Map().Set("redirect", draft.Map().Set("to", draft.Text("https://{host}{uri}")).Flow())
 }
 
 // importer is one translation.
@@ -139,7 +135,7 @@ func (im *importer) limits(root *draft.Node, http *scope) {
 		{"send_timeout", "write_timeout"},
 		{"keepalive_timeout", "idle_timeout"},
 	} {
-		d := http.last(t.name)
+		d := cmp.Or(http.last(t.name), im.alike(t.name))
 		if d == nil {
 			continue
 		}
@@ -152,6 +148,24 @@ func (im *importer) limits(root *draft.Node, http *scope) {
 	}
 	im.realIP(limits, http)
 	root.Fill("limits", limits)
+}
+
+// alike is a line of a server block, if no other block has another; nil if there is none.
+func (im *importer) alike(name string) (d *draft.Directive) {
+	var all []*draft.Directive
+	for _, s := range im.servers {
+		if own := s.own(name); own != nil {
+			all = append(all, own)
+		}
+	}
+	if len(all) == 0 || slices.ContainsFunc(all, func(o *draft.Directive) bool { return o.Arg(0) != all[0].Arg(0) }) {
+		return nil
+	}
+	im.Used(all...)
+	for _, d := range all {
+		im.Partly(d, "it is for all sites (limits)")
+	}
+	return all[0]
 }
 
 // realIP translates the proxies in front.

@@ -133,7 +133,7 @@ func TestLines(t *testing.T) {
 		"location / { proxy_pass https://10.0.0.1; }":                                                                      "tls: {insecure: true}",
 		"location / { fastcgi_pass 127.0.0.1:9000; root /r; }":                                                             "static: {root: /r}\n        php:\n          to: '127.0.0.1:9000'\n          front: 'off'",
 		"root /r; location /admin/ { proxy_pass http://$arg_x; }":                                                          "/admin/: {respond: {status: 501, text: 'not carried over'}}",
-		"root /r; location ~ ^/u/(.*)$ { alias /home/$1; }":                                                                "{regex: '^/u/(.*)$', respond: {status: 501, text: 'not carried over'}}",
+		"root /r; location ~ ^/u/(.*)$ { alias /home/$1; }":                                                                "{regex: '^/u/(.*)$', rewrite: '/alias/{1}'}",
 		"add_header X-Frame-Options DENY always; add_header X-A \"b\"; root /r;":                                           "headers:\n          set: {X-Frame-Options: DENY}\n          when: [{status: ['2xx', '3xx'], set: {X-A: b}}]",
 		"listen 443 ssl; ssl_client_certificate a; ssl_verify_client on; root /r; } server { listen 443 ssl; root /s;":     "- {deny: {}}",
 		"root /r; location = / { return 301 /home/; } location / { try_files $uri =404; }":                                 "- {regex: '^/$', route: '@root'}\n    routes:\n      /:\n        static: {root: /r}\n        try: ['{path}', '=404']\n      '@root': {redirect: {to: '/home/?', status: 301}}",
@@ -182,7 +182,18 @@ func TestLines(t *testing.T) {
 		"default_type application/octet-stream; location = /x.html { return 200 hi; }":                                                                                               "type: text/html",
 		"location = /a { return 301 /find?q=$arg_q&l=$cookie_lang&h=${http_x_id}; }":                                                                                                 "redirect: {to: '/find?q={query.q}&l={cookie.lang}&h={header.X-Id}', status: 301}",
 		"location / { index index.php; } location ~ \\.php$ { allow 10.0.0.1; fastcgi_pass 127.0.0.1:9; }":                                                                           "only: '\\.php$'", // without a root
-		"location / { root /r; auth_request /check; }":                                                                                                                               "- {deny: {}}",
+		"location / { root /r; add_header A 1 always; } location /b { root /s; add_header A 2 always; }":                                                                             "headers:\n          set: {A: '2'}",
+		"server_name app.*; root /r;":                                                             "hosts: [a.example, 'app.*']",
+		"server_name ~^(www\\.)?b\\.(org|net)$; root /r;":                                         "hosts: [a.example, www.b.org, www.b.net, b.org, b.net]",
+		"server_name ~^w\\d+\\.b\\.org$; root /r;":                                                "hosts: [a.example, '*.b.org']\n    rules:\n      - {header: {Host: '!~(?i)^(?:w\\d+\\.b\\.org|a\\.example)\\.?(?::\\d+)?$'}, deny: {status: 404}}",
+		"location /a/ { proxy_pass http://h:1; }":                                                 "- {path: /a, redirect: {to: /a/, status: 301}}",
+		"root /r; location ~ ^/u/(?<n>[a-z]+)/(.*)$ { alias /h/$n/www/$2; }":                      "- {path: /alias/, deny: {status: 404}}\n      - {regex: '^/u/(?P<n>[a-z]+)/(.*)$', rewrite: '/alias/{n}/www/{2}'}\n      - {path: /alias/, route: /alias/}",
+		"location / { proxy_pass http://h:1; proxy_set_header X-U $request_uri; }":                "request_headers: {set: {X-U: '{uri}'}}",
+		"listen 8080; location / { proxy_pass http://h:1; proxy_set_header X-P $server_port; }":   "request_headers: {set: {X-P: '8080'}}",
+		"listen 443 ssl; add_header Strict-Transport-Security max-age=1; location / { root /r; }": "when: [{status: ['2xx', '3xx'], protocol: https, set: {Strict-Transport-Security: max-age=1}}]",
+		"add_header Strict-Transport-Security max-age=1 always; location / { root /r; }":          "set: {Strict-Transport-Security: max-age=1}",
+		"add_header X-A \"\"; location / { root /r; }":                                            "static: {root: /r}\n",
+		"location / { root /r; auth_request /check; }":                                            "- {deny: {}}",
 	} {
 		got, report := translated(t, block)
 		if !strings.Contains(got, want) {
@@ -191,6 +202,29 @@ func TestLines(t *testing.T) {
 		if _, err := config.Parse("x.yaml", []byte(got)); err != nil && !strings.Contains(err.Error(), "no folder") && !strings.Contains(err.Error(), "no such file") && !strings.Contains(err.Error(), "/etc/nginx/p") {
 			t.Errorf("%s\nbecomes\n%s\n%v", block, got, err)
 		}
+	}
+}
+
+// TestMaps: what maps say of fields of answers.
+func TestMaps(t *testing.T) {
+	for text, want := range map[string]string{
+		"map $sent_http_content_type $x { default a; ~image/ b; application/javascript c; } server { location / { proxy_pass http://h:1; add_header X-A $x always; } }": "headers:\n          set: {X-A: a}\n          when:\n            - {type: ['image/*'], set: {X-A: b}}\n            - {type: [application/javascript, text/javascript], set: {X-A: c}}",
+		"map $sent_http_content_type $x { default off; text/html epoch; } server { expires $x; location / { proxy_pass http://h:1; } }":                                 "when: [{status: ['2xx', '3xx'], type: [text/html], set: {Cache-Control: no-cache}}]",
+		"map $arg_v $x { default b; \"\" \"\"; } server { location / { root /r; add_header X-A a$x always; } }":                                                         "rules:\n      # /etc/nginx/nginx.conf:1\n      - {query: {v: ''}, route: '@files-x'}\n    routes:\n      # /etc/nginx/nginx.conf:1: location /\n      /:\n        static: {root: /r}\n        headers:\n          set: {X-A: ab}\n      # /etc/nginx/nginx.conf:1: \"\" \"\"\n      '@files-x':\n        static: {root: /r}\n        headers:\n          set: {X-A: a}",
+		"map $uri $x { ~^/s/ b; } server { location / { proxy_pass http://h:1; add_header X-A $x always; } }":                                                           "- {regex: '^/s/', route: '@app-x'}",
+	} {
+		list, err := parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		node, report := Translate(list, options())
+		if got := node.String(); !strings.Contains(got, want) || len(report.UntranslatedLines()) > 0 {
+			t.Errorf("%s\nbecomes\n%s\nwithout %q\n%s", text, got, want, strings.Join(report.UntranslatedLines(), "\n"))
+		}
+	}
+	list, _ := parse("map $http_origin $x { default \"\"; ~a $http_origin; } server { location / { root /r; add_header X-A $x; } }")
+	if _, report := Translate(list, options()); !strings.Contains(strings.Join(report.UntranslatedLines(), "\n"), "$http_origin cannot be used here") {
+		t.Errorf("not listed: %v", report.UntranslatedLines())
 	}
 }
 
@@ -203,7 +237,7 @@ func TestNothingIsDropped(t *testing.T) {
 	_, report := Translate(list, options())
 	var names []string
 	for _, n := range report.Notes {
-		if n.Outcome == 0 || n.Outcome != draft.Translated && n.Why == "" {
+		if n.Outcome == 0 || n.Outcome != draft.Translated && n.Why == "" || strings.Contains(n.Why, "<nil>") {
 			t.Errorf("%+v", n)
 		}
 		if n.Outcome == draft.Untranslated {

@@ -141,7 +141,7 @@ func (t *site) ordered() {
 
 // rewrites reports whether a location changes paths.
 func (l *location) rewrites() bool {
-	return slices.ContainsFunc(l.rules, func(r rule) bool { return r.Is("rewrite") })
+	return slices.ContainsFunc(l.rules, func(r rule) bool { return r.Is("rewrite") && r.line != nil })
 }
 
 // rewriting reports whether a location changes paths, and whether such a path may
@@ -150,7 +150,7 @@ func (t *site) rewriting() (some, chain bool) {
 	for _, l := range t.locations {
 		for _, r := range l.rules {
 			to := r.Do.Get("rewrite")
-			if to == nil {
+			if to == nil || r.line == nil {
 				continue
 			}
 			some = true
@@ -183,7 +183,7 @@ func (t *site) closeOvertaken() {
 	}
 	for i, l := range visited.visited {
 		for j, r := range l.rules {
-			if !r.Is("rewrite") {
+			if !r.Is("rewrite") || r.line == nil {
 				continue
 			}
 			to := r.Do.Get("rewrite").Plain()
@@ -356,10 +356,13 @@ func depthOf(l *location) int {
 func (o *ordering) own(l *location, g region) {
 	o.visited = append(o.visited, l)
 	for _, r := range l.rules {
-		if o.rewrites || !r.Is("rewrite") {
+		switch {
+		case !o.rewrites && (r.then || r.Is("rewrite")):
+			continue
+		case !r.then:
 			r.If = confined(r.If, l, g)
-			o.Add(r.Rule)
 		}
+		o.Add(r.Rule)
 	}
 }
 

@@ -157,7 +157,7 @@ func (t *site) phpParams(l *location, o *draft.Node) {
 		name, value := d.Arg(0), d.Arg(1)
 		switch {
 		case name == "SCRIPT_FILENAME" && !strings.HasPrefix(value, "$document_root") && !strings.HasPrefix(value, "$realpath_root") && !strings.HasPrefix(value, "$request_filename"):
-			t.phpRoot(l, d, o)
+			t.phpRoot(d, o)
 		case slices.Contains(builtInParams(), name) && (strings.Contains(value, "$") || value == "" || name == "GATEWAY_INTERFACE" || name == "REDIRECT_STATUS"):
 			t.im.Standard(d, "the parameters of PHP are built in")
 		case strings.HasPrefix(name, "HTTP_"):
@@ -175,7 +175,7 @@ func (t *site) phpParams(l *location, o *draft.Node) {
 }
 
 // phpRoot translates the folder as php-fpm sees it.
-func (t *site) phpRoot(_ *location, d *draft.Directive, o *draft.Node) {
+func (t *site) phpRoot(d *draft.Directive, o *draft.Node) {
 	folder, is := strings.CutSuffix(d.Arg(1), "$fastcgi_script_name")
 	if !is {
 		folder, is = strings.CutSuffix(d.Arg(1), "$uri")

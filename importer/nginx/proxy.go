@@ -3,6 +3,7 @@ package nginx
 import (
 	"fmt"
 	"net"
+	"net/textproto"
 	"net/url"
 	"regexp"
 	"strconv"
@@ -227,16 +228,10 @@ func (t *site) proxy(l *location, d *draft.Directive) *draft.Node {
 	t.proxyRetries(l, o)
 	job := t.cache(l, o)
 	node := draft.Map().Set(job, o)
-	t.tryBefore(l, node)
-	return node
-}
-
-// tryBefore is for a location with files and an upstream.
-func (t *site) tryBefore(l *location, node *draft.Node) {
 	if d := l.own("try_files"); d != nil {
 		t.im.Leave(d, "a route with files passes on what is no file by a named route: write static and try here, and this proxy as a route like @app")
 	}
-	_ = node
+	return node
 }
 
 // proxyPath translates the path of a proxy_pass, which comes in the place of the
@@ -254,7 +249,7 @@ func (t *site) proxyPath(l *location, to *target, o *draft.Node) error {
 		if err != nil {
 			return fmt.Errorf("write the upstream's path by hand: %w", err)
 		}
-		o.Set("rewrite", rewriting(wholePath(l.expr), path))
+		o.Set("rewrite", rewriting(plan.Whole(l.expr), path))
 	case l.kind == exactLocation:
 		o.Set("rewrite", rewriting(regexp.QuoteMeta(l.path), to.path))
 	case strings.Contains(to.path, "$"): // then it is the whole path, whatever the request's
@@ -313,19 +308,6 @@ func numbered(text, expr string) (string, error) {
 	return text, nil
 }
 
-// wholePath makes an expression match the whole path, as the proxy's rewrite does.
-func wholePath(expr string) string {
-	if rest, ok := strings.CutPrefix(expr, "^"); ok {
-		expr = rest
-	} else {
-		expr = ".*?" + expr
-	}
-	if rest, ok := strings.CutSuffix(expr, "$"); ok && !strings.HasSuffix(rest, `\`) {
-		return rest
-	}
-	return expr + ".*"
-}
-
 // proxyRewrites translates rewrites that stay in the location (break).
 func (t *site) proxyRewrites(l *location, o *draft.Node) {
 	list := draft.List()
@@ -343,7 +325,7 @@ func (t *site) proxyRewrites(l *location, o *draft.Node) {
 				expr, to = strings.Replace(strings.Replace(expr, "^(.*)$", "^/(.*)$", 1), "(/", "/(", 1), "/"+to
 			}
 			if err == nil && (expr != "^/(.*)$" || to != "/{1}") {
-				rewriting(wholePath(expr), to).Each(func(n *draft.Node, _ []string) { list.Add(n) })
+				rewriting(plan.Whole(expr), to).Each(func(n *draft.Node, _ []string) { list.Add(n) })
 			}
 			if err == nil {
 				t.im.Used(d)
@@ -427,16 +409,21 @@ func (t *site) proxyHeaders(l *location, o *draft.Node, to *target) {
 			l.userField = name
 			continue
 		default:
-			if text, err = t.headerText(value, false); err != nil {
+			if text, err = t.headerText(value); err != nil {
 				t.im.Leave(d, fmt.Sprintf("write it into request_headers, %v: the upstream does not get the field, nor a client's own", err))
 				op = headers.Remove // whatever the upstream takes it for
 			}
 		}
-		if why := fields.Put(op, name, text); why != "" {
+		if why := fields.Put(plan.Answers{}, op, name, text); why != "" {
 			t.im.Standard(d, why)
 			continue
 		}
 		t.im.Used(d)
+	}
+	for _, d := range l.all("proxy_pass_header") {
+		if why := headers.MayAnswer(textproto.CanonicalMIMEHeaderKey(d.Arg(0)), headers.Set); why != "" {
+			t.im.Standard(d, d.Arg(0)+": "+why)
+		}
 	}
 	if host != "" {
 		o.Set("host", draft.Text(host))
@@ -460,12 +447,12 @@ func (t *site) hostFor(d *draft.Directive, value string) string {
 }
 
 // headerText is a value for a field of answers or requests with our variables.
-func (t *site) headerText(value string, answer bool) (string, error) {
+func (t *site) headerText(value string) (string, error) {
 	bare := variable().ReplaceAllString(value, "\x00")
 	if strings.Contains(bare, "{") {
 		return "", fmt.Errorf("%q has braces", value)
 	}
-	return template(value, headerVariables(answer), t.captures(""))
+	return template(value, headerVariables(), t.captures(""))
 }
 
 func (t *site) proxyTLS(l *location, o *draft.Node) {
@@ -491,18 +478,16 @@ func (t *site) proxyTLS(l *location, o *draft.Node) {
 	}
 	verify := l.last("proxy_ssl_verify")
 	t.im.Used(verify)
-	to := o.Get("to").String()
-	_ = to
 	if d := l.own("proxy_pass"); d != nil && strings.HasPrefix(d.Arg(0), "https://") && (verify == nil || verify.Arg(0) != "on") && tls.Get("ca") == nil {
 		t.im.Standard(d, "certificates of upstreams are checked, which nginx does not unless told: tls: {insecure: true} if this one has none that is trusted")
-		t.insecure(l, d, tls)
+		t.insecure(d, tls)
 	}
 	o.Fill("tls", tls.Flow())
 }
 
 // insecure keeps upstreams with addresses for names working: no authority has
 // signed a certificate for those.
-func (t *site) insecure(_ *location, d *draft.Directive, tls *draft.Node) {
+func (t *site) insecure(d *draft.Directive, tls *draft.Node) {
 	u, err := url.Parse(variable().ReplaceAllString(d.Arg(0), "x"))
 	if err == nil && (net.ParseIP(u.Hostname()) != nil || u.Hostname() == "localhost" || t.im.upstreams[u.Host] != nil) {
 		tls.Set("insecure", draft.Number(true))

@@ -95,6 +95,9 @@ func (t *site) captures(expr string) map[string]string {
 	if len(t.Server.Names) > 0 && !strings.HasPrefix(t.Server.Names[0], "*") {
 		values["server_name"] = t.Server.Names[0]
 	}
+	if port := t.server.port(); port != "" {
+		values["server_port"] = port
+	}
 	if re, err := regexp.Compile(expr); err == nil {
 		for _, name := range re.SubexpNames() {
 			if name != "" {
@@ -251,6 +254,10 @@ func (t *site) rewrite(d *draft.Directive, l *location, when plan.Cond) {
 	}
 	if err != nil {
 		t.im.Leave(d, fmt.Sprintf("write it as a rule: %v", err))
+		return
+	}
+	if do.Get("rewrite").Plain() == "{path}" {
+		t.im.Standard(d, "the path that came is passed on")
 		return
 	}
 	t.im.Used(d)

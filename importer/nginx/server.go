@@ -16,6 +16,7 @@ type server struct {
 	*scope
 	*plan.Server
 	values map[string]string // of "set" with plain texts
+	expr   string            // which of the names that one with a star covers are meant; "" for all
 }
 
 func (im *importer) server(d *draft.Directive, http *scope) *server {
@@ -46,6 +47,18 @@ func (im *importer) server(d *draft.Directive, http *scope) *server {
 	}
 	s.Read = func(to *plan.Site) { im.site(s, to) }
 	return s
+}
+
+// port is the one that the block listens at, "" if there are several.
+func (s *server) port() (port string) {
+	for _, at := range slices.Concat(s.Plain, s.Secure) {
+		_, one, err := net.SplitHostPort(at)
+		if err != nil || port != "" && one != port {
+			return ""
+		}
+		port = one
+	}
+	return port
 }
 
 // tls reads certificates, versions, and what is asked of clients.
@@ -114,15 +127,10 @@ func (im *importer) names(s *server, d *draft.Directive) {
 		switch {
 		case name == "" || name == "_" || !isRegex && !strings.ContainsAny(name, ".*") && strings.HasPrefix(name, "_"):
 		case isRegex:
-			if wild, ok := wildcard(expr); ok {
-				s.Names = append(s.Names, wild)
-				s.Notes = append(s.Notes, fmt.Sprintf("%s: %q is the same", d.At(), name))
-				continue
-			}
-			im.Leave(d, fmt.Sprintf("hosts have no regular expressions: list the names that %s stands for", name))
+			im.expressionName(s, d, expr)
 		case strings.HasPrefix(lower, "."):
 			s.Names = append(s.Names, lower[1:], "*"+lower)
-		case strings.HasSuffix(lower, ".*"), strings.Contains(strings.TrimPrefix(lower, "*."), "*"):
+		case strings.Contains(strings.TrimSuffix(strings.TrimPrefix(lower, "*."), ".*"), "*"), strings.HasPrefix(lower, "*.") && strings.HasSuffix(lower, ".*"):
 			im.Leave(d, fmt.Sprintf("a star is the first label of a host alone: list the names that %s stands for", name))
 		case lower == "$hostname":
 			im.Leave(d, "write this machine's name into hosts")
@@ -134,6 +142,51 @@ func (im *importer) names(s *server, d *draft.Directive) {
 	if len(s.Names) == 0 && im.Outcome(d) != draft.Untranslated {
 		s.Any = true
 	}
+}
+
+// expressionName translates a name that is an expression: to the names that it is for, if
+// these are few, or else to a name with a star and a rule that the others answer 404.
+func (im *importer) expressionName(s *server, d *draft.Directive, expr string) {
+	note := fmt.Sprintf("%s: for %q", d.At(), "~"+expr)
+	if wild, ok := wildcard(expr); ok {
+		s.Names, s.Notes = append(s.Names, wild), append(s.Notes, note)
+		return
+	}
+	re2, err := plan.Expression(expr, true)
+	if list, ok := plan.Words(re2); ok && err == nil {
+		s.Names, s.Notes = append(s.Names, list...), append(s.Notes, note)
+		return
+	}
+	domain := regexp.MustCompile(`\\\.((?:[a-z0-9-]+\\\.)*[a-z0-9-]+)\$$`).FindStringSubmatch(expr)
+	if err != nil || domain == nil || s.expr != "" || len(draft.Alternatives(expr)) > 1 {
+		im.Leave(d, fmt.Sprintf("hosts have no regular expressions: list the names that ~%s stands for", expr))
+		return
+	}
+	parent := strings.ReplaceAll(domain[1], `\.`, ".")
+	s.Names, s.Notes, s.expr = append(s.Names, "*."+parent), append(s.Notes, note), expr
+	if regexp.MustCompile(re2).MatchString(parent) {
+		s.Names = append(s.Names, parent)
+	}
+}
+
+// onlyNamed keeps hosts out that a name with a star covers, and the expression that it
+// stands for does not.
+func (t *site) onlyNamed() {
+	if t.server.expr == "" {
+		return
+	}
+	ways := []string{strings.TrimSuffix(strings.TrimPrefix(t.server.expr, "^"), "$")}
+	for _, name := range t.Server.Names {
+		if !strings.HasPrefix(name, "*") {
+			ways = append(ways, strings.ReplaceAll(regexp.QuoteMeta(name), `\*`, ".*"))
+		}
+	}
+	hosts, err := plan.Expression("^(?:"+strings.Join(ways, "|")+`)\.?(?::\d+)?$`, true)
+	if err != nil {
+		t.Close(t.server.Line, err.Error())
+		return
+	}
+	t.Add(plan.Rule{If: plan.Cond{Header: map[string]string{"Host": plan.Match(hosts, true)}}, Do: draft.Denied(404), Note: "other names than ~" + t.server.expr})
 }
 
 // wildcard is a regular expression for names as a name with a star, if it means

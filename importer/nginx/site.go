@@ -17,7 +17,8 @@ type site struct {
 	im     *importer
 	server *server
 
-	first     []rule // of the server block itself
+	first     []rule      // of the server block itself
+	last      []plan.Rule // behind all others
 	locations []*location
 	fallback  string    // what answers for files that are not there, of an if
 	php       *location // the expression that hands PHP to php-fpm
@@ -28,6 +29,7 @@ type rule struct {
 	plan.Rule
 	line *draft.Directive // of a rewrite
 	late bool             // a rewrite behind which nginx goes on with the location
+	then bool             // it is for the path that the rule before it has made
 }
 
 // location is one location block, or the server block itself for paths without one.
@@ -50,6 +52,9 @@ type location struct {
 	first    bool             // a rule leads to its route
 	fallback string           // what answers for files that are not there, of an if
 
+	mapped map[string]string // the values that variables of maps have in its fields
+	varies []string          // the maps that have a say in them
+
 	php       *location // the expression within it that runs scripts, where it has an alias
 	authURL   string    // the server that is asked whether a client may come in
 	copies    []string  // fields of its answer for the upstream
@@ -69,6 +74,7 @@ const (
 // site translates a server block.
 func (im *importer) site(s *server, to *plan.Site) {
 	t := &site{Site: to, im: im, server: s}
+	t.onlyNamed()
 	done := t.serverRules()
 	if !done {
 		t.findLocations()
@@ -79,6 +85,7 @@ func (im *importer) site(s *server, to *plan.Site) {
 	if !done {
 		t.ordered()
 	}
+	t.Add(t.last...)
 	t.withLineFeeds()
 	t.withoutHeaders()
 }
@@ -95,6 +102,9 @@ func (t *site) findLocations() {
 	t.mergePHP()
 	t.aliasPHP()
 	t.guardedPHP()
+	for _, l := range t.locations {
+		t.varied(l)
+	}
 }
 
 // collect lists the locations of a block, those within others included.

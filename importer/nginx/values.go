@@ -91,15 +91,11 @@ func withFields(text string) map[string]string {
 }
 
 // headerVariables are those of header fields, of answers or of requests for upstreams.
-func headerVariables(answer bool) map[string]string {
-	known := map[string]string{
+func headerVariables() map[string]string {
+	return map[string]string{
 		"host": "{host}", "http_host": "{host}", "scheme": "{scheme}", "remote_addr": "{client_ip}", "realip_remote_addr": "{client_ip}",
-		"request_method": "{method}", "uri": "{path}", "document_uri": "{path}", "args": "{query}", "query_string": "{query}", "request_id": "{request_id}",
+		"request_method": "{method}", "uri": "{path}", "document_uri": "{path}", "args": "{query}", "query_string": "{query}", "request_id": "{request_id}", "request_uri": "{uri}",
 	}
-	if answer {
-		known["request_uri"] = "{uri}"
-	}
-	return known
 }
 
 // template translates a text with variables. known are those that have a name here,

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -222,6 +224,26 @@ func both(what string, a, b []string) ([]string, error) {
 		return nil, fmt.Errorf("a rule has one list of %s", what)
 	}
 	return nil, ErrNever
+}
+
+// Network is an address or a network, with its host bits cleared: also 10.0.0.0/255.0.0.0.
+func Network(text string) (string, error) {
+	if a, err := netip.ParseAddr(text); err == nil {
+		return a.String(), nil
+	}
+	if address, mask, ok := strings.Cut(text, "/"); ok {
+		if ip := net.ParseIP(mask).To4(); ip != nil {
+			bits, size := net.IPMask(ip).Size()
+			if a, err := netip.ParseAddr(address); err == nil && size == 32 && a.Is4() {
+				return netip.PrefixFrom(a, bits).Masked().String(), nil
+			}
+		}
+	}
+	p, err := netip.ParsePrefix(text)
+	if err != nil {
+		return "", fmt.Errorf("%q is neither an address nor a network", text)
+	}
+	return p.Masked().String(), nil
 }
 
 // networks are the addresses that two lists allow.

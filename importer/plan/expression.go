@@ -198,3 +198,84 @@ func reached(prog *syntax.Prog, from []uint32) (states []uint32) {
 	}
 	return states
 }
+
+// mostWords bounds the texts that stand for an expression.
+const mostWords = 64
+
+// Words are the texts that an expression with ^ and $ matches, if they are few:
+// ^(www\.)?example\.(org|com)$ is four.
+func Words(expr string) ([]string, bool) {
+	bare := strings.TrimPrefix(expr, "(?i)")
+	if !strings.HasPrefix(bare, "^") || !strings.HasSuffix(bare, "$") {
+		return nil, false
+	}
+	re, err := syntax.Parse(strings.ToLower(bare), syntax.Perl)
+	if err != nil {
+		return nil, false
+	}
+	return words(re.Simplify())
+}
+
+func words(re *syntax.Regexp) (list []string, ok bool) {
+	switch re.Op {
+	case syntax.OpEmptyMatch, syntax.OpBeginText, syntax.OpEndText:
+		return []string{""}, true
+	case syntax.OpLiteral:
+		return []string{string(re.Rune)}, true
+	case syntax.OpCharClass:
+		for i := 0; i+1 < len(re.Rune); i += 2 {
+			for r := re.Rune[i]; r <= re.Rune[i+1]; r++ {
+				if list = append(list, string(r)); len(list) > mostWords {
+					return nil, false
+				}
+			}
+		}
+		return list, true
+	case syntax.OpCapture:
+		return words(re.Sub[0])
+	case syntax.OpQuest:
+		list, ok = words(re.Sub[0])
+		return append(list, ""), ok
+	case syntax.OpAlternate:
+		for _, s := range re.Sub {
+			more, ok := words(s)
+			if list = append(list, more...); !ok || len(list) > mostWords {
+				return nil, false
+			}
+		}
+		return list, true
+	case syntax.OpConcat:
+		list = []string{""}
+		for _, s := range re.Sub {
+			more, ok := words(s)
+			if !ok || len(list)*len(more) > mostWords {
+				return nil, false
+			}
+			var next []string
+			for _, a := range list {
+				for _, b := range more {
+					next = append(next, a+b)
+				}
+			}
+			list = next
+		}
+		return list, true
+	}
+	return nil, false
+}
+
+// Whole makes an expression match the whole path, as the proxy's rewrite does.
+func Whole(expr string) string {
+	if rest, fold := strings.CutPrefix(expr, "(?i)"); fold {
+		return "(?i)" + Whole(rest)
+	}
+	if rest, ok := strings.CutPrefix(expr, "^"); ok {
+		expr = rest
+	} else {
+		expr = ".*?" + expr
+	}
+	if rest, ok := strings.CutSuffix(expr, "$"); ok && !strings.HasSuffix(rest, `\`) {
+		return rest
+	}
+	return expr + ".*"
+}

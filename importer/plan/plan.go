@@ -35,7 +35,7 @@ type Config struct {
 	Auto        *draft.Node // where certificates come from that no file has; nil: as by default
 	Redirecting []string    // addresses at which clients are sent to TLS
 	// Upgrade is what clients get over plain HTTP from a server that has TLS alone where
-	// others have both, and why.
+	// others have both, and why; nil: they are sent to TLS.
 	Upgrade func(s *Server) *Rule
 }
 
@@ -149,6 +149,9 @@ func (c *Config) site(s *Server, node *draft.Node) {
 	if len(blocks) == 0 && !s.OnlyPlain() && len(s.Plain) == 0 && slices.ContainsFunc(c.Servers, func(o *Server) bool { return len(o.Plain) > 0 }) {
 		if p := c.plainDefault(); p != nil {
 			rules = t.overPlain(p)
+		} else if c.Upgrade == nil {
+			toTLS := draft.Map().Set("redirect", draft.Map().Set("to", draft.Text("https://{host}{uri}")).Flow()).Flow()
+			rules = append(rules, Rule{If: Cond{Protocol: "http"}, Do: toTLS, Note: c.Name + " served these hosts over TLS alone"})
 		} else if r := c.Upgrade(s); r != nil {
 			rules = append(rules, *r)
 		}

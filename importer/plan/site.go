@@ -155,6 +155,44 @@ func (t *Site) Hoist() {
 		t.Keys.Set(key, common)
 	}
 	t.hoistFields(nodes)
+	t.hoistTLS(nodes)
+}
+
+// hoistTLS writes fields that all routes have over TLS alone at the site: so they are in
+// the answers of rules as well.
+func (t *Site) hoistTLS(nodes []*draft.Node) {
+	over := func(n *draft.Node) (found string, rule *draft.Node) {
+		n.Get("headers").Get("when").Each(func(rule1 *draft.Node, _ []string) {
+			if strings.Join(rule1.Keys(), " ") == "protocol set" {
+				found, rule = rule1.String(), rule1
+			}
+		})
+		return found, rule
+	}
+	if len(nodes) < 2 {
+		return
+	}
+	text, rule := over(nodes[0])
+	if rule == nil || slices.ContainsFunc(nodes, func(n *draft.Node) bool { other, _ := over(n); return other != text }) {
+		return
+	}
+	for _, n := range nodes {
+		headers, rest := n.Get("headers"), draft.List().Flow()
+		headers.Get("when").Each(func(r *draft.Node, _ []string) {
+			if r.String() != text {
+				rest.Add(r)
+			}
+		})
+		headers.Remove("when")
+		if headers.Fill("when", rest).Len() == 0 {
+			n.Remove("headers")
+		}
+	}
+	site := t.Keys.Child("headers")
+	if site.Get("when") == nil {
+		site.Set("when", draft.List().Flow())
+	}
+	site.Get("when").Add(rule)
 }
 
 // hoistFields writes header fields that all routes set at the site, where routes have
@@ -275,18 +313,15 @@ func (t *Site) moved(inner *Site, key string) string {
 	if t.routes[name] != nil {
 		return name
 	}
-	node := inner.routes[key].Clone()
-	if root := node.Get("static").Get("root"); root != nil && strings.HasSuffix(key, "/") && key != "/" {
-		switch dir, is := strings.CutSuffix(root.Plain(), strings.TrimSuffix(key, "/")); {
-		case is:
-			node.Get("static").Set("root", draft.Text(cmp.Or(dir, "/")))
-		case t.routes[key] == nil: // a folder that is not named like its path keeps that
-			t.Route(key, node, "of the block for plain HTTP")
-			t.Rules = append([]Rule{{If: Cond{Protocol: "https", Path: key}, Do: draft.Denied(404), Note: "it is for plain HTTP alone"}}, t.Rules...)
-			return key
-		default:
-			node = draft.NotImplemented()
-		}
+	node, ok := WithoutPath(key, inner.routes[key])
+	switch {
+	case ok:
+	case t.routes[key] == nil: // a folder that is not named like its path keeps that
+		t.Route(key, node, "of the block for plain HTTP")
+		t.Rules = append([]Rule{{If: Cond{Protocol: "https", Path: key}, Do: draft.Denied(404), Note: "it is for plain HTTP alone"}}, t.Rules...)
+		return key
+	default:
+		node = draft.NotImplemented()
 	}
 	for _, shared := range []string{"errors", "auth", "access", "rate_limit", "headers"} {
 		if v := inner.Keys.Get(shared); v != nil && node.Get(shared) == nil {
@@ -295,6 +330,21 @@ func (t *Site) moved(inner *Site, key string) string {
 	}
 	t.Route(name, node, inner.notes[key]...)
 	return name
+}
+
+// WithoutPath is a route for use under a name, which takes no path away: its folder is the
+// one above. Where the folder is not named like the path, it stays as it is, and is none.
+func WithoutPath(key string, node *draft.Node) (named *draft.Node, ok bool) {
+	named = node.Clone()
+	root := named.Get("static").Get("root")
+	if root == nil || !strings.HasSuffix(key, "/") || key == "/" {
+		return named, true
+	}
+	dir, is := strings.CutSuffix(root.Plain(), strings.TrimSuffix(key, "/"))
+	if is && named.Get("php") == nil {
+		named.Get("static").Set("root", draft.Text(cmp.Or(dir, "/")))
+	}
+	return named, is && named.Get("php") == nil
 }
 
 // rank is when the path is compared with a key: paths first, then patterns, then folders.

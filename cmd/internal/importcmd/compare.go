@@ -120,7 +120,7 @@ func (r *comparison) caddy(ctx context.Context, cert, key string) (*compare.Serv
 	if err != nil {
 		return nil, fmt.Errorf("reading the Caddyfile: %w", err)
 	}
-	list, err := caddyconf.Parse(name, draft.Files{Read: os.ReadFile, Glob: filepath.Glob})
+	list, err := caddyconf.Parse(name, draft.Files{Read: os.ReadFile, Glob: filepath.Glob, Env: os.Getenv})
 	if err != nil {
 		return nil, cli.Failure(err, "does Caddy take it? caddy validate --config "+r.Caddy)
 	}
@@ -351,7 +351,7 @@ func (r *comparison) site(ctx context.Context, client *compare.Client, s compare
 func (r *comparison) fromConfig(queue *compare.Queue, host string) {
 	for _, site := range r.config.Sites {
 		named := slices.ContainsFunc(site.Hosts, func(h string) bool {
-			return h == host || strings.HasPrefix(h, "*.") && strings.HasSuffix(host, h[1:])
+			return h == host || strings.HasPrefix(h, "*.") && strings.HasSuffix(host, h[1:]) || strings.HasSuffix(h, ".*") && strings.HasPrefix(host, h[:len(h)-1])
 		})
 		if !named && len(site.Hosts) > 0 {
 			continue

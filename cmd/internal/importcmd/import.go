@@ -3,12 +3,15 @@
 package importcmd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"millrace/cmd/internal/cli"
 	"millrace/importer/apache"
@@ -18,7 +21,9 @@ import (
 	"millrace/importer/draft"
 	"millrace/importer/nginx"
 	"millrace/importer/nginxconf"
+	"millrace/importer/plan"
 	"millrace/internal/config"
+	"millrace/internal/engine"
 )
 
 // Command is `millrace import`.
@@ -116,7 +121,7 @@ func FromCaddy(file string) (*draft.Node, *draft.Report, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the Caddyfile: %w", err)
 	}
-	config, err := caddyconf.Parse(name, draft.Files{Read: os.ReadFile, Glob: filepath.Glob})
+	config, err := caddyconf.Parse(name, draft.Files{Read: os.ReadFile, Glob: filepath.Glob, Env: os.Getenv})
 	if err != nil {
 		return nil, nil, err //nolint:wrapcheck // names file and line
 	}
@@ -150,7 +155,8 @@ func FromNginx(file, prefix string) (*draft.Node, *draft.Report, error) {
 // write writes a config with the report in its head, and says on the standard
 // error what is left to do.
 func (o output) write(s cli.Streams, command string, node *draft.Node, report *draft.Report) error {
-	text := report.File("Written by: "+command, node)
+	title := "Written by: " + command
+	text, refused := checked(cmp.Or(strings.TrimPrefix(o.Output, "-"), config.FileName), title, node, report)
 	name, next := o.Output, "look at the head of the file, then: millrace check "+o.Output
 	if name == "" || name == "-" {
 		name, next = config.FileName, "to write it to a file: "+command+" -o "+config.FileName
@@ -164,13 +170,32 @@ func (o output) write(s cli.Streams, command string, node *draft.Node, report *d
 		s.Print("%s\n", line)
 	}
 	s.Print("%s: %d lines translated, %d replaced by defaults, %d not carried over\n", name, report.Count(draft.Translated), report.Count(draft.Defaulted), report.Count(draft.Untranslated))
-	if _, err := config.Parse(name, []byte(text)); err != nil {
-		s.Print("%v\n", err)
-		s.Print("  the config is written; change the lines above until millrace check %s says ok\n", name)
-		return nil
+	if refused != nil {
+		s.Print("%v\n", refused)
+		return cli.Failure(fmt.Errorf("%s cannot be used as it is", name), "it is written: change the lines above until millrace check "+name+" says ok")
 	}
 	s.Print("  next: %s\n", next)
 	return nil
+}
+
+// checked is a config as it is written. What check refuses of it is taken out, and listed;
+// err is what is left: files that are not here, and what a person must decide.
+func checked(name, title string, node *draft.Node, report *draft.Report) (text string, err error) {
+	const most = 1000 // one after another: the mistakes of later rules may be those of earlier ones
+	for range most {
+		text = report.File(title, node)
+		cfg, err := config.Parse(name, []byte(text))
+		if err == nil {
+			return text, engine.Check(cfg, nil) //nolint:wrapcheck // as check says it
+		}
+		found, _ := errors.AsType[config.Findings](err)
+		i := slices.IndexFunc(found, func(f config.Finding) bool { return !f.Missing && f.Line > 0 })
+		head := strings.Count(text, "\n") - strings.Count(node.String(), "\n")
+		if i < 0 || !plan.Repair(node, report, found[i].Line-1-head, found[i].Message) {
+			return text, err
+		}
+	}
+	return text, err
 }
 
 func writeFile(name, text string, force bool, command string) error {

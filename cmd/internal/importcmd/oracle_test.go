@@ -95,7 +95,7 @@ func place(t *testing.T, configs, port string) string {
 	if err := os.MkdirAll(filepath.Join(dir, "ssl"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	c := servertest.Make(t, "example.org", "example.org", "www.example.org", "internal.example.org")
+	c := servertest.Make(t, "example.org", "example.org", "www.example.org", "internal.example.org", "*.example.org")
 	servertest.Write(t, c, filepath.Join(dir, "ssl", "example.org.pem"), filepath.Join(dir, "ssl", "example.org.key"))
 	php(t, filepath.Join(dir, "srv", "run", "php-fpm.sock"))
 	return filepath.Join(dir, "configs")
