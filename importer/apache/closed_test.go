@@ -99,6 +99,11 @@ func TestNobodyGetsIn(t *testing.T) {
 			Want:   []string{remove, "- {regex: '^/x/(.*)$', deny: {}}"},
 			Left:   "sections that keep clients out hold for what it passes on, too",
 		},
+		"an alias before another": {
+			Config: host + "Alias /a /s/a\nAlias /a/b /s/b\n</VirtualHost>",
+			Want:   []string{"/a/:\n        static: {root: /s/a}"},
+			Not:    []string{"/s/b"},
+		},
 		"folders by expressions, with a dot": {
 			Config: "<VirtualHost *:80>\nServerName a\nDocumentRoot /r/a.example\n<DirectoryMatch \"^/r/a.example/up/\">\n<FilesMatch \"\\.php$\">\nRequire all denied\n</FilesMatch>\n</DirectoryMatch>\n</VirtualHost>",
 			Want:   []string{"- {regex: '\\.php(?:/|$)', within: ['~^/up/'], deny: {}}"},

@@ -112,6 +112,18 @@ func (t *site) lines() []*draft.Directive {
 
 // collect finds the sections and the .htaccess files that have settings.
 func (t *site) collect() {
+	for _, d := range slices.Concat(t.host.list, t.im.common) { // Apache takes the first, those of the host before others
+		if lower(d) != "alias" || len(d.Args) != 2 || !strings.HasPrefix(d.Arg(0), "/") {
+			continue
+		}
+		a := alias{path: strings.TrimSuffix(d.Arg(0), "/") + "/", dir: strings.TrimSuffix(t.im.file(d.Arg(1)), "/"), line: d}
+		if slices.ContainsFunc(t.aliases, func(before alias) bool { return strings.HasPrefix(a.path, before.path) }) {
+			t.im.Standard(d, "Apache never comes to it: an alias before it has the path")
+			continue
+		}
+		t.im.Used(d)
+		t.aliases = append(t.aliases, a)
+	}
 	for _, d := range t.lines() {
 		switch lower(d) {
 		case "directory":
@@ -122,11 +134,6 @@ func (t *site) collect() {
 			t.location(d)
 		case "locationmatch":
 			t.locations = append(t.locations, layer{line: d, url: "~" + d.Arg(0), list: t.im.flat(d.Block)})
-		case "alias":
-			if len(d.Args) == 2 && strings.HasPrefix(d.Arg(0), "/") {
-				t.im.Used(d)
-				t.aliases = append(t.aliases, alias{path: strings.TrimSuffix(d.Arg(0), "/") + "/", dir: strings.TrimSuffix(t.im.file(d.Arg(1)), "/"), line: d})
-			}
 		}
 	}
 	if t.host.root == "" && !t.host.alone {
