@@ -99,6 +99,10 @@ func TestNobodyGetsIn(t *testing.T) {
 			Want:   []string{remove, "- {regex: '^/x/(.*)$', deny: {}}"},
 			Left:   "sections that keep clients out hold for what it passes on, too",
 		},
+		"an expression that opens, a path that Order closes": {
+			Config: "<Directory />\nRequire not ip 127.0.0.1\nRequire all granted\n</Directory>\n" + host + "<Directory /r>\n<RequireAll>\nRequire not ip 127.0.0.1\nRequire all granted\n</RequireAll>\n</Directory>\n<LocationMatch b>\nRequire all granted\n</LocationMatch>\n<Location /ab>\nOrder deny,allow\nDeny from 127.0.0.1\n</Location>\n</VirtualHost>",
+			Want:   []string{"- {regex: b, except: [/ab/], route: '@b'}"},
+		},
 		"an alias before another": {
 			Config: host + "Alias /a /s/a\nAlias /a/b /s/b\n</VirtualHost>",
 			Want:   []string{"/a/:\n        static: {root: /s/a}"},

@@ -292,7 +292,7 @@ func (t *site) guardedFiles(s section, opened []string) (rules []plan.Rule, open
 	g := t.guardedBy(base, s)
 	if !g.closed {
 		for _, p := range t.places[:i] { // the deepest first
-			if p.proxy != nil && !s.paths || !strings.HasPrefix(p.path, s.at) || p.guard.same(base.guard) && p.proxy == base.proxy {
+			if p.proxy != nil && !s.paths || !strings.HasPrefix(p.path, s.at) || p.guard.same(base.guard) && p.proxy == base.proxy && t.guardedBy(p, s).same(g) {
 				continue
 			}
 			inner := s
