@@ -147,7 +147,7 @@ func (c publishedConfig) compare(t *testing.T, yaml string, run func(file, yaml 
 		}
 	}
 	if asked < c.least {
-		t.Errorf("only %d answers were compared: %s", asked, &messages)
+		t.Errorf("only %d answers were compared: %v %s", asked, err, &messages)
 	}
 }
 
