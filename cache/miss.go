@@ -16,7 +16,7 @@ import (
 // missing is a request for what is not stored that an event loop fetches. It leads the
 // fetch for its key, or asks for itself, as a handler does, but without a goroutine.
 type missing struct {
-	proxy.Trip
+	proxy.RoundTrip
 	exchange
 	fetch *fetch.Fetch
 	fill  *fill.Fill[fetch.Outcome]
@@ -65,7 +65,7 @@ func (m *missing) lead(q *lane.ForwardRequest) bool {
 		m.fill.Leave()
 		return false
 	}
-	if m.h.proxy.Begin(&m.Trip, q, m.fetch.Lead(&m.room)) && (m.Waits() || m.send(q)) {
+	if m.h.proxy.Begin(&m.RoundTrip, q, m.fetch.Lead(&m.room)) && (m.Waits() || m.send(q)) {
 		return true
 	}
 	m.fetch.GiveUp()
@@ -75,7 +75,7 @@ func (m *missing) lead(q *lane.ForwardRequest) bool {
 
 func (m *missing) send(q *lane.ForwardRequest) bool {
 	m.fetch.Sent()
-	return m.Trip.Ask(m.fetch.Out(), q.Out)
+	return m.RoundTrip.Ask(m.fetch.Out(), q.Out)
 }
 
 // Start implements [lane.RoundTrip].
@@ -119,7 +119,7 @@ func (m *missing) Sent(c *lane.Conn, _ *lane.Reply) {
 
 // Discard implements [lane.RoundTrip].
 func (m *missing) Discard() {
-	m.Trip.Discard()
+	m.RoundTrip.Discard()
 	m.fetch.GiveUp()
 	m.fill.Leave()
 	m.release()
@@ -138,6 +138,6 @@ func (m *missing) Owner() *Handler { return m.h }
 // resume continues a fetch that an event loop has begun, as join does with a new one.
 func (x *exchange) resume(m *missing) bool {
 	defer m.fill.Leave()
-	m.fetch.GoOn(x.r.Context(), &m.Trip)
+	m.fetch.GoOn(x.r.Context(), &m.RoundTrip)
 	return x.lead(m.fetch, nil)
 }

@@ -62,7 +62,7 @@ func BenchmarkHeaders(b *testing.B) {
 			b.Fatal("not for a loop")
 		}
 		q.Peer = netip.MustParseAddr("192.0.2.1")
-		p := passagePool.Get().(*passage)
+		p := roundTrips.Get().(*roundTrip)
 		b.ReportAllocs()
 		for b.Loop() {
 			h.outgoing(&q, &p.out)

@@ -144,7 +144,7 @@ func (s *Split) of(bucket int) *Handler {
 }
 
 // given is the bucket of a new visitor, who gets a cookie for it. On an event loop it wraps
-// the passage, so that a handler which goes on with it draws no other.
+// the round trip, so that a handler which goes on with it draws no other.
 type given struct {
 	lane.RoundTrip
 	split  *Split

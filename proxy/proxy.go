@@ -263,7 +263,7 @@ var errUpload = errors.New("the request's body could not be taken in")
 // interim answers if r's client knows them: in HTTP/1.0 there are none (RFC 9110,
 // 15.2).
 func (h *Handler) ask(r *http.Request, out *upstream.Request, body *upload, relay *interim) (*upstream.Answer, error) {
-	if p, started := lane.Take[*passage](r, h); started {
+	if p, started := lane.Take[*roundTrip](r, h); started {
 		return p.Continue(r.Context(), out, relay.pass) // which has p from now on
 	}
 	h.copies.send(out, body)

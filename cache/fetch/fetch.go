@@ -136,7 +136,7 @@ type Fetch struct {
 
 	out     *upstream.Request // to the upstream
 	sent    time.Time         // when it left
-	started *proxy.Trip       // what a loop has started, for the goroutine; nil: nothing
+	started *proxy.RoundTrip  // what a loop has started, for the goroutine; nil: nothing
 
 	// Between the leader and the goroutine, from Start on.
 	over   chan struct{}         // closed when the fetch has ended

@@ -57,7 +57,7 @@ func (t *Fetch) Arrived(a *upstream.Answer, content []byte) (out Outcome, ok boo
 
 // GoOn prepares the goroutine that continues a fetch which an event loop has started. ctx is
 // that of the request as a handler has it; started is the request to the upstream.
-func (t *Fetch) GoOn(ctx context.Context, started *proxy.Trip) {
+func (t *Fetch) GoOn(ctx context.Context, started *proxy.RoundTrip) {
 	t.Gone, t.Trace, t.started = ctx.Done(), trace.From(ctx), started
 	t.c.Meters.Fills.Add(-1)
 }

@@ -27,8 +27,8 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, http1.BufferSize); r
 // ask sends a request to the server of c over HTTP/1.1. It releases the place unless it
 // returns an answer, whose body does that. A loop may have begun with it.
 func (p *Pool) ask(k *call, c place, up *upload) (*Answer, *failure) {
-	x := k.begun
-	if k.begun = nil; x == nil {
+	x := k.started
+	if k.started = nil; x == nil {
 		x = &Exchange{pool: p, server: c.server, step: placed}
 	}
 	x.place, x.caller, x.request, x.interim, x.upload = c, k.ctx, k.request, k.interim, up

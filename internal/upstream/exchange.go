@@ -2,6 +2,9 @@ package upstream
 
 import (
 	"context"
+	"errors"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -95,3 +98,348 @@ const (
 	headed                // the head of the answer was read
 	ended                 // it has nothing more to give back
 )
+
+// From here on, and in loop_linux.go, is what an event loop does with an exchange.
+
+// mostTaken is the longest answer, with its head, that an event loop reads itself. A
+// goroutine reads longer ones.
+const mostTaken = 64 << 10
+
+var takenPool = sync.Pool{New: func() any { b := make([]byte, mostTaken); return &b }}
+
+// taken is what a loop has read of an answer.
+type taken struct {
+	all    []byte  // in the buffer of Take
+	head   int     // how much of it is the head
+	body   int64   // how much follows, for an answer that is plain
+	more   bool    // and there is something behind the answer
+	got    []byte  // of an answer of which not all has come; in buffer
+	buffer *[]byte // of takenPool; nil: none
+}
+
+// Taken says what became of bytes that have come.
+type Taken int
+
+// The cases.
+const (
+	Wait  Taken = iota // for more of them
+	Whole              // the answer has come, and End or Hold is next
+	Other              // it is not for a loop
+)
+
+// Begin takes a place and an idle connection for a request, without waiting for
+// either. If all places are taken, or no connection is idle, the request may wait for
+// one, see Waits: waker is told when that is over; nil: it does not wait. Begin reports
+// false where the request is not for a loop, and has chosen no server for it then: a
+// server that was chosen keeps the request, or a turn would be lost, unless waker is nil.
+func (p *Pool) Begin(x *Exchange, loop int, q *Request, told Waker) bool {
+	if p.options.ProxyProtocol != "" {
+		return false
+	}
+	now, what := p.now(), p.demandOf(q, false)
+	*x = Exchange{pool: p, loop: loop, what: what, secure: q.Secure, waker: told}
+	p.mu.Lock()
+	if !p.loopable() {
+		p.mu.Unlock()
+		return false
+	}
+	err := errFull
+	if p.queue.len == 0 {
+		var s *server
+		if s, err = p.choose(now, what); err == nil {
+			x.place, x.server, x.step = p.enter(s, now), s, placed
+		}
+	}
+	ours := err == nil && x.server.loopable()
+	waits := errors.Is(err, errFull) && told != nil && x.wait(now, told)
+	p.mu.Unlock()
+	switch {
+	case x.step != placed:
+		return waits
+	case !ours:
+		return x.waitFor(func(w *waiter) { w.notify() })
+	}
+	x.takeLine(now)
+	return x.step == connected || x.connectLater()
+}
+
+// takeLine takes an idle connection, if there is one.
+func (x *Exchange) takeLine(now time.Duration) {
+	if x.line = x.server.client.takeLine(x.loop, now); x.line != nil {
+		x.step = connected
+	}
+}
+
+// connectLater has a goroutine connect for a request that has a place: meanwhile it
+// waits. The goroutine ends within Options.ConnectTimeout; Close waits for it. It keeps
+// the place of a request that is given up meanwhile: clients who ask and go at once
+// would otherwise have a server connected to without any bound.
+func (x *Exchange) connectLater() bool {
+	p := x.pool
+	return x.waitFor(func(w *waiter) {
+		w.dialing = true
+		p.working.Go(func() { p.connect(w) })
+	})
+}
+
+// waitFor has a request that has a place wait for what f begins. Where it cannot
+// wait it gives the place back.
+func (x *Exchange) waitFor(f func(*waiter)) bool {
+	if x.waker == nil {
+		x.giveBack()
+		return false
+	}
+	w := &waiter{demand: x.what, waker: x.waker, since: x.place.since, ready: make(chan struct{}), place: x.place}
+	x.place, x.waiter, x.step = place{}, w, waiting
+	x.count()
+	f(w)
+	return true
+}
+
+// connect makes a connection for a request that waits for one. Where that fails, its
+// handler says why, or asks another server.
+func (p *Pool) connect(w *waiter) {
+	c := w.place.server.client
+	made, err := c.dial(p.ctx, nil, false)
+	if err != nil {
+		made = nil
+	}
+	p.mu.Lock()
+	w.dialing = false
+	orphaned := w.orphaned
+	gone := w.gone || orphaned
+	if !gone {
+		w.made = made
+		if p.ctx.Err() == nil {
+			w.lost = err // else it is not the server's doing
+		}
+		w.notify()
+	}
+	p.mu.Unlock()
+	if gone && made != nil {
+		c.putPreconnected(made, p.now())
+	}
+	if orphaned { // after that: who gets the place finds the connection
+		p.unused(w.place)
+	}
+}
+
+// unused gives a place back on which no request was sent.
+func (p *Pool) unused(c place) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c.server.requests--
+	p.observe(c, p.now(), undecided)
+	p.leave(c)
+}
+
+// collect ends the wait for a connection: it is the one that was made for the request,
+// or there is a reason why none could be made, or neither.
+func (p *Pool) collect(w *waiter) (made *wire, lost error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	made, w.made, w.gone = w.made, nil, true
+	return made, w.lost
+}
+
+// offer gives a connection to others that was made for a request which does not need it;
+// nil: there is none.
+func (p *Pool) offer(made *wire, s *server) {
+	if made != nil {
+		s.client.putPreconnected(made, p.now())
+	}
+}
+
+// await waits, on a goroutine, for what the exchange has waited for on its loop.
+func (x *Exchange) await(ctx context.Context) error {
+	p, w := x.pool, x.waiter
+	c, err := p.wait(ctx, w)
+	made, lost := p.collect(w)
+	if x.waiter = nil; err != nil {
+		x.step = ended
+		p.offer(made, w.place.server)
+		return err
+	}
+	x.place, x.server, x.lost, x.step = c, c.server, lost, placed
+	if made != nil {
+		made.uses++
+		x.wire, x.step = made, connected
+	}
+	return nil
+}
+
+// loopable reports whether loops may have lines to the server, with p.mu held.
+func (s *server) loopable() bool {
+	return s.client != nil && s.client.tls == nil && !s.distrusted() && s.breaker.isClosed()
+}
+
+// Loops reports whether loops may make requests now.
+func (p *Pool) Loops() bool {
+	if p.options.ProxyProtocol != "" {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.loopable()
+}
+
+// loopable reports whether they may to any server.
+func (p *Pool) loopable() bool { return slices.ContainsFunc(p.servers, (*server).loopable) }
+
+// wait puts the request into the queue, if there is room, with p.mu held.
+func (x *Exchange) wait(now time.Duration, told Waker) bool {
+	p, customer := x.pool, customerOf(x.what.client)
+	if p.queue.len > 0 {
+		p.dispatch(now) // a server may have come back since
+	}
+	if p.queue.len >= p.options.Queue && !p.queue.displace(customer) {
+		return false
+	}
+	x.counted = true
+	p.budget.add(now, 0)
+	x.waiter = &waiter{demand: x.what, customer: customer, waker: told, since: now, ready: make(chan struct{})}
+	p.queue.push(x.waiter)
+	x.step = waiting
+	p.dispatch(now)
+	return true
+}
+
+// Waits reports whether the request waits for a place, or for a connection.
+func (x *Exchange) Waits() bool { return x.step == waiting }
+
+// Enter takes the place that has come, and a connection. If it reports false, the
+// request is one for a goroutine, which goes on with [Pool.Continue].
+func (x *Exchange) Enter() bool {
+	p, w := x.pool, x.waiter
+	p.mu.Lock()
+	ok := w.err == nil && w.lost == nil && w.place.server.loopable()
+	made := w.made
+	if ok {
+		w.made = nil
+	}
+	p.mu.Unlock()
+	if !ok {
+		return false
+	}
+	l := w.place.server.client.lineFor(made, x.loop, p.now())
+	if l == nil {
+		return false
+	}
+	x.place, x.server, x.line, x.waiter, x.waited, x.step = w.place, w.place.server, l, nil, true, connected
+	return true
+}
+
+// count counts the request for the retries' budget: it was sent.
+func (x *Exchange) count() {
+	if x.counted {
+		return
+	}
+	x.counted = true
+	p := x.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.budget.add(p.now(), 0)
+}
+
+// Line is the connection's descriptor, and a number that the one before it, with
+// the same descriptor, had not. unknown says that its loop must begin to watch it,
+// edge-triggered. unwatch ends that, from anywhere, when somebody else takes the
+// connection while it is idle.
+func (x *Exchange) Line(unwatch func(fd int)) (fd int, serial uint32, unknown bool) {
+	l := x.line
+	if unknown = l.known == nil; unknown {
+		l.known = unwatch
+	}
+	return l.fd, l.serial, unknown
+}
+
+// Cancel ends an exchange whose request was not sent.
+func (x *Exchange) Cancel() {
+	if x.step == connected {
+		l := x.line
+		x.line, x.step = nil, placed
+		l.uses = max(l.uses-1, 1) // as putPreconnected does
+		x.server.client.putLine(l, x.loop, x.pool.now())
+	}
+	x.Discard()
+}
+
+// giveBack gives the place of a request back that was not sent.
+func (x *Exchange) giveBack() {
+	x.pool.unused(x.place)
+	x.place, x.step = place{}, ended
+}
+
+// Discard ends an exchange without its answer: the server is told by the end of the
+// connection.
+func (x *Exchange) Discard() {
+	switch {
+	case x.step == waiting:
+		x.pool.quit(x.waiter)
+		x.waiter = nil
+	case x.step == placed:
+		x.giveBack()
+	case x.step != unplaced && x.step != ended:
+		x.drop()
+		x.Release()
+		x.pool.recordFailure(x.place, undecided, nil)
+		x.place = place{}
+	}
+	x.step = ended
+}
+
+// quit ends the waiting of a request that nobody wants any more.
+func (p *Pool) quit(w *waiter) {
+	defer func() {
+		made, _ := p.collect(w)
+		p.offer(made, w.place.server)
+	}()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case w.queued:
+		p.queue.remove(w)
+	case w.dialing:
+		w.orphaned = true
+	case w.err == nil:
+		w.place.server.requests--
+		p.observe(w.place, p.now(), undecided)
+		p.leave(w.place)
+	}
+}
+
+// Release gives back what the answer was read into. Nobody may look at it any more.
+func (x *Exchange) Release() {
+	if t := &x.taken; t.buffer != nil {
+		takenPool.Put(t.buffer)
+		t.buffer, t.got = nil, nil
+	}
+}
+
+// Own puts the fields of a whole answer, which Take has filled, into memory of their
+// own: they stay when Release was called.
+func (x *Exchange) Own(method string, a *Answer) {
+	x.scan(string(x.taken.all[:x.taken.head]), method, a)
+}
+
+// Hold ends the loop's part where a whole answer is one for the goroutine.
+func (x *Exchange) Hold() { x.keep(x.taken.all) }
+
+// End frees the connection and the place behind a whole answer, which stays where
+// it is until Release.
+func (x *Exchange) End() {
+	s, l := x.server, x.line
+	x.line = nil
+	switch {
+	case x.taken.more: // than it was asked for
+		l.reportUnsolicited(s)
+		l.close()
+	case s.distrusted():
+		l.close()
+	default:
+		s.client.putLine(l, x.loop, x.pool.now())
+	}
+	x.count()
+	x.pool.recordAnswer(x.place, true)
+	x.place, x.step = place{}, ended
+}

@@ -146,7 +146,7 @@ func (p *Pool) try(k *call, c place, up *upload) (*Answer, *failure) {
 	if s := c.server; s.client != nil && s.speaks.Load() != speaksHTTP2 {
 		return p.ask(k, c, up)
 	}
-	k.begun = nil // which has a place, and nothing more
+	k.started = nil // which has a place, and nothing more
 	return p.pass(k, c, up)
 }
 

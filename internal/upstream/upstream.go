@@ -15,7 +15,7 @@
 // WebSockets) and event streams may last for hours: from their header on they
 // do not count as running any more but against Options.Streams.
 //
-// One try over HTTP/1.1 is an [Exchange]. An event loop drives it without waiting (loop.go),
+// One try over HTTP/1.1 is an [Exchange]. An event loop drives it without waiting (exchange.go),
 // or a goroutine, which writes the request, waits and reads the answer itself (drive.go,
 // reply.go); the goroutine can go on with what a loop has begun. Idle connections have
 // no goroutine (client.go, lines.go); they are looked at before they are used again
@@ -177,7 +177,7 @@ type call struct {
 	request *Request
 	interim Interim
 	what    demand
-	begun   *Exchange // by a loop, until the first try; nil: none
+	started *Exchange // by a loop, until the first try; nil: none
 }
 
 // Interim is told of an interim answer (1xx), whose fields it may keep. Its error ends the
@@ -215,7 +215,7 @@ func (p *Pool) Continue(ctx context.Context, q *Request, x *Exchange, interim In
 	}
 	x.count()
 	if x.step != ended { // where it could not be sent
-		k.begun = x
+		k.started = x
 	}
 	return p.repeat(k, up, x.place, p.try)
 }

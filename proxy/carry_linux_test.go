@@ -92,7 +92,7 @@ func TestTripDoubted(t *testing.T) {
 		t.Fatal("no request")
 	}
 	q := &lane.ForwardRequest{Head: &head, Scope: new(lane.Scope), Client: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}}
-	var trip Trip
+	var trip RoundTrip
 	doubted := 0
 	out := h.Outgoing(&head)
 	out.OnSuspect = func() { doubted++ }
