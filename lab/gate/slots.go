@@ -210,11 +210,7 @@ func othersShare(slots []Slot) (float64, coverage) {
 
 func othersDetail(slots []Slot) string {
 	share, _ := othersShare(slots)
-	text := percent(share) + " used by other programs"
-	if slots[0].Takers != "" && share > DefaultOthers {
-		text += "; " + slots[0].Takers
-	}
-	return text
+	return percent(share) + " used by other programs"
 }
 
 // weighted is the mean of a share over the slots, by their length. A slot in

@@ -1,8 +1,10 @@
 package gate
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 
 	"millrace/lab/record"
 )
@@ -52,8 +54,13 @@ func (l Limits) milder(g gauge, judged record.Gate, groups [][]Slot) record.Gate
 			judged.Status = record.Doubtful
 			judged.Detail += fmt.Sprintf("; the %.3g %% of latencies that are longest are the generator's", 100*most)
 		}
-	case nameOthers:
+	case nameOthers: // who disturbs one arm disturbs those of the same block: the worst is told
 		judged.Status = record.Doubtful
+		worst := slices.MaxFunc(slices.Concat(groups...), func(a, b Slot) int { return cmp.Compare(a.Others, b.Others) })
+		judged.Detail = fmt.Sprintf("up to %s used by other programs, in block %d", percent(worst.Others), worst.Block)
+		if worst.Takers != "" {
+			judged.Detail += "; " + worst.Takers
+		}
 	case nameSteal:
 		return l.stolen(judged, groups, most)
 	}
