@@ -101,45 +101,37 @@ func (t *site) proxy(p *place, layers []layer) *draft.Node {
 			t.im.Standard(d, "connections, retries and timeouts have keys of their own (proxy in docs/config.md)")
 		}
 	}
-	keys := draft.Map()
-	addresses, rest, ok := t.target(d, to, keys)
+	keys := &plan.Proxy{}
+	rest, ok := t.target(d, to, keys)
 	if !ok {
 		return draft.NotImplemented()
 	}
 	own := strings.TrimSuffix(at, "/")
 	if own != strings.TrimSuffix(rest, "/") {
 		if own != "" {
-			keys.Set("strip_prefix", draft.Text(own+"/"))
+			keys.StripPrefix = own + "/"
 		}
 		if trimmed := strings.TrimSuffix(rest, "/"); trimmed != "" {
-			for i := range addresses {
-				addresses[i] += trimmed + "/"
-			}
+			keys.Below(trimmed)
 		}
 	}
-	keys.Put("to", draft.OneOrMore(addresses...))
 	return t.proxyNode(keys, at, layers)
 }
 
 // proxyNode is the route of a proxy, with what lines say of all that is passed on.
-func (t *site) proxyNode(keys *draft.Node, at string, layers []layer) *draft.Node {
-	if d := t.im.Take(lastIn(layers, "proxypreservehost")); d != nil {
-		if strings.EqualFold(d.Arg(0), "on") {
-			keys.Set("host", draft.Text("client"))
-		}
+func (t *site) proxyNode(keys *plan.Proxy, at string, layers []layer) *draft.Node {
+	if t.im.on(lastIn(layers, "proxypreservehost")) {
+		keys.Host = "client"
 	}
 	if d := lastIn(layers, "proxytimeout"); d != nil && regexp.MustCompile(`^\d{1,6}$`).MatchString(d.Arg(0)) {
 		t.im.Used(d)
-		keys.Set("header_timeout", draft.Text(d.Arg(0)+"s"))
+		keys.HeaderTimeout = d.Arg(0) + "s"
 	}
-	t.requestHeaders(layers, keys)
+	keys.Fields = t.requestHeaders(layers)
 	if !t.reversed(at, layers) {
-		keys.Set("redirects", draft.Text("keep"))
+		keys.Redirects = "keep"
 	}
-	if to := keys.Get("to"); keys.Len() == 1 && to.Len() == 0 {
-		return draft.Map().Set("proxy", to)
-	}
-	return draft.Map().Set("proxy", keys)
+	return draft.Map().Set("proxy", keys.Node())
 }
 
 // isProxyPass reports whether a rule does what ProxyPass does: then it is a place.
@@ -164,9 +156,8 @@ func (t *site) passOn(c *context, r *rule, p pattern, groups map[int]string) (*d
 	if slices.ContainsFunc(slices.Concat(t.locations, t.dirs), func(l layer) bool { return keepsOut(l.list) && !t.guardOf([]layer{l}).open() }) {
 		return nil, errors.New("sections that keep clients out hold for what it passes on, too")
 	}
-	keys := draft.Map()
-	addresses, _, ok := t.target(r.line, scheme+"://"+host+"/", keys)
-	if !ok {
+	keys := &plan.Proxy{}
+	if _, ok := t.target(r.line, scheme+"://"+host+"/", keys); !ok {
 		return nil, errors.New("its server is not known")
 	}
 	path, query, _ := strings.Cut(path, "?")
@@ -180,19 +171,14 @@ func (t *site) passOn(c *context, r *rule, p pattern, groups map[int]string) (*d
 	to = strings.NewReplacer("//{path}", "{path}", "/{path}", "{path}").Replace(to)
 	if before, is := strings.CutSuffix(to, "{path}"); is && before != "" { // a prefix is one of the address
 		to = "{path}"
-		for i := range addresses {
-			addresses[i] += before + "/"
-		}
+		keys.Below(before)
 	}
-	keys.Put("to", draft.OneOrMore(addresses...))
 	switch {
 	case to == "{path}", to == "/{1}" && (p.expr == "^/(.*)$" || p.expr == "^(.*)$"):
 	case strings.Contains(to, "{path}"):
 		return nil, fmt.Errorf("write proxy.rewrite: %s", r.target)
 	default:
-		rewrite := draft.List()
-		rewrite.Add(draft.Map().Set("path", draft.Verbatim(plan.Whole(p.expr))).Set("to", draft.Text(to)).Flow())
-		keys.Set("rewrite", rewrite)
+		keys.Rewrites(plan.Whole(p.expr), to)
 	}
 	layers := t.layersOf("/", "")
 	node := t.proxyNode(keys, "/", layers)
@@ -235,20 +221,21 @@ func (t *site) reversed(at string, layers []layer) bool {
 }
 
 // target splits the target of a ProxyPass into servers and path.
-func (t *site) target(d *draft.Directive, to string, keys *draft.Node) (addresses []string, rest string, ok bool) {
+func (t *site) target(d *draft.Directive, to string, keys *plan.Proxy) (rest string, ok bool) {
 	if socket, is := strings.CutPrefix(to, "unix:"); is {
 		socket, inner, _ := strings.Cut(socket, "|")
 		u, err := url.Parse(inner)
 		if err != nil {
 			t.im.Leave(d, "write the route with proxy: unix:/path")
-			return nil, "", false
+			return "", false
 		}
-		return []string{"unix:" + socket}, u.Path, true
+		keys.To = []string{"unix:" + socket}
+		return u.Path, true
 	}
 	u, err := url.Parse(to)
 	if err != nil || u.Host == "" {
 		t.im.Leave(d, "write the route with proxy, and the address of the other server")
-		return nil, "", false
+		return "", false
 	}
 	switch u.Scheme {
 	case "balancer":
@@ -260,13 +247,14 @@ func (t *site) target(d *draft.Directive, to string, keys *draft.Node) (addresse
 		u.Scheme = "https"
 	default:
 		t.im.Leave(d, "other servers speak HTTP here: let the application do so, and write proxy: http://host:port")
-		return nil, "", false
+		return "", false
 	}
-	return []string{u.Scheme + "://" + u.Host}, u.Path, true
+	keys.To = []string{u.Scheme + "://" + u.Host}
+	return u.Path, true
 }
 
 // balancer are the members of a group.
-func (t *site) balancer(d *draft.Directive, u *url.URL, keys *draft.Node) (addresses []string, rest string, ok bool) {
+func (t *site) balancer(d *draft.Directive, u *url.URL, keys *plan.Proxy) (rest string, ok bool) {
 	for _, g := range t.lines() {
 		if lower(g) != "proxy" || strings.TrimSuffix(g.Arg(0), "/") != "balancer://"+u.Host {
 			continue
@@ -290,13 +278,13 @@ func (t *site) balancer(d *draft.Directive, u *url.URL, keys *draft.Node) (addre
 				}
 				scheme := map[string]string{"ws": "http", "wss": "https"}[member.Scheme]
 				scheme = cmp.Or(scheme, member.Scheme)
-				addresses = append(addresses, scheme+"://"+member.Host)
+				keys.To = append(keys.To, scheme+"://"+member.Host)
 			case "proxyset":
 				t.im.Used(m)
 				for _, a := range m.Args {
 					switch strings.ToLower(a) {
 					case "lbmethod=bybusyness":
-						keys.Set("balance", draft.Text("least_connections"))
+						keys.Balance = "least_connections"
 					case "lbmethod=byrequests", "lbmethod=bytraffic":
 					default:
 						t.im.Leave(m, a+" has no counterpart: see proxy in docs/config.md")
@@ -305,18 +293,18 @@ func (t *site) balancer(d *draft.Directive, u *url.URL, keys *draft.Node) (addre
 			}
 		}
 	}
-	if len(addresses) == 0 {
+	if len(keys.To) == 0 {
 		t.im.Leave(d, "the members of "+u.Host+" are not to be found: write them into proxy.to")
-		return nil, "", false
+		return "", false
 	}
-	if len(addresses) < 2 {
-		keys.Remove("balance")
+	if len(keys.To) < 2 {
+		keys.Balance = ""
 	}
-	return addresses, u.Path, true
+	return u.Path, true
 }
 
 // requestHeaders translates RequestHeader.
-func (t *site) requestHeaders(layers []layer, keys *draft.Node) {
+func (t *site) requestHeaders(layers []layer) *plan.Fields {
 	fields := &plan.Fields{Requests: true}
 	for _, d := range allIn(layers, "requestheader") {
 		name, value, op := d.Arg(1), d.Arg(2), headers.Set
@@ -340,5 +328,5 @@ func (t *site) requestHeaders(layers []layer, keys *draft.Node) {
 		}
 		t.im.Used(d)
 	}
-	keys.Fill("request_headers", fields.Node().Flow())
+	return fields
 }

@@ -40,7 +40,10 @@ func (t *site) php(d *draft.Directive, sc *scope, args []string, a *answer) erro
 			}
 			params.Set(b.Arg(0), draft.Text(value))
 		case "dial_timeout", "read_timeout":
-			t.setDuration(b, o, map[string]string{"dial_timeout": "connect", "read_timeout": "timeout"}[b.Name])
+			key := map[string]string{"dial_timeout": "connect", "read_timeout": "timeout"}[b.Name]
+			if v := ""; t.setDuration(b, &v, key) {
+				o.Set(key, draft.Text(v))
+			}
 		case "split", "resolve_root_symlink", "capture_stderr", "write_timeout":
 			t.im.Whole(b, draft.Defaulted, "php takes paths apart, follows the root's links and logs what scripts say by itself")
 		default:
@@ -110,10 +113,10 @@ func (t *site) served(d *draft.Directive, sc *scope) {
 }
 
 // setDuration takes a time over.
-func (t *site) setDuration(b *draft.Directive, o *draft.Node, key string) {
-	if v, ok := duration(b.Arg(0)); ok {
-		o.Set(key, draft.Text(v))
-		return
+func (t *site) setDuration(b *draft.Directive, to *string, key string) bool {
+	v, ok := duration(b.Arg(0))
+	if *to = v; !ok {
+		t.im.Leave(b, "write it as "+key+", as in 30s")
 	}
-	t.im.Leave(b, "write it as "+key+", as in 30s")
+	return ok
 }

@@ -65,13 +65,7 @@ func upstreams(list []string, tls bool, h2c bool) (out []string, err error) {
 // proxyDraft is a reverse_proxy on its way.
 type proxyDraft struct {
 	t       *site
-	line    *draft.Directive
-	o       *draft.Node
-	to      []string
-	tls     *draft.Node
-	health  *draft.Node
-	retries *draft.Node
-	request *plan.Fields
+	o       *plan.Proxy
 	headers *plan.Fields // of answers
 	secure  bool
 	h2c     bool
@@ -79,78 +73,64 @@ type proxyDraft struct {
 
 // proxy translates reverse_proxy.
 func (t *site) proxy(d *draft.Directive, sc *scope, args []string, a *answer) error {
-	p := &proxyDraft{t: t, line: d, o: draft.Map(), to: args, tls: draft.Map(), health: draft.Map(), retries: draft.Map(), request: &plan.Fields{Requests: true}, headers: t.Fields()}
-	p.o.Set("host", draft.Text("client"))
-	p.o.Set("redirects", draft.Text("keep")) // Caddy passes Location and cookies on as they are
+	p := &proxyDraft{t: t, headers: t.Fields()}
+	// Caddy passes Location and cookies on as they are.
+	p.o = &plan.Proxy{To: args, Host: "client", Redirects: "keep", Fields: &plan.Fields{Requests: true}}
 	for _, b := range d.Block {
 		t.im.Used(b)
 		p.option(b)
 	}
-	for _, u := range p.to {
+	for _, u := range p.o.To {
 		p.secure = p.secure || strings.HasPrefix(u, "https://")
 	}
-	to, err := upstreams(p.to, p.secure, p.h2c)
+	to, err := upstreams(p.o.To, p.secure, p.h2c)
 	if err != nil {
 		return err
 	}
 	if len(to) == 0 {
 		return errors.New("name the servers in proxy.to, as http://host:port")
 	}
+	p.o.To = to
 	if sc.broken != nil {
 		return fmt.Errorf("%s: write it as proxy.rewrite: %s", sc.broken.At(), sc.broken.String())
 	}
-	rewrite, err := p.paths(sc, to)
-	if err != nil {
+	if err := p.paths(sc); err != nil {
 		return err
 	}
 	for _, e := range sc.middlewares {
 		if e.line.Name == "request_header" {
-			p.header(e.line, e.line.Args, p.request, inProxy)
+			p.header(e.line, e.line.Args, p.o.Fields, inProxy)
 		}
 	}
-	out := draft.Map().Set("to", draft.OneOrMore(to...))
-	if sc.strip != "" {
-		out.Set("strip_prefix", draft.Text(sc.strip))
-	}
-	if rewrite != nil {
-		out.Set("rewrite", rewrite)
-	}
-	p.o.CopyTo(out)
-	for _, e := range []struct {
-		key  string
-		node *draft.Node
-	}{{"health", p.health}, {"retries", p.retries}, {"tls", p.tls}, {"request_headers", p.request.Node()}} {
-		if e.node.Len() > 0 {
-			out.Set(e.key, e.node.Flow())
-		}
-	}
+	p.o.StripPrefix = sc.strip
 	a.proxies = true
 	a.build = func(string) (*draft.Node, error) {
-		return draft.Map().Set("proxy", out.Clone()).Fill("headers", p.headers.Node().Clone()), nil
+		return draft.Map().Set("proxy", p.o.Node()).Fill("headers", p.headers.Node()), nil
 	}
 	return nil
 }
 
 // paths puts what changes the path into the addresses, or into rewrite.
-func (p *proxyDraft) paths(sc *scope, to []string) (*draft.Node, error) {
+func (p *proxyDraft) paths(sc *scope) error {
 	if sc.to == "" {
-		return nil, nil
+		return nil
 	}
 	target := strings.TrimSuffix(strings.TrimSuffix(sc.to, "?{query}"), "{uri}")
 	target = strings.TrimSuffix(target, "{path}")
 	if target != sc.to && !strings.Contains(target, "{") && strings.HasPrefix(target, "/") {
-		for i := range to {
-			if strings.HasPrefix(to[i], "unix:") {
-				return nil, errors.New("write the path before that of the request as proxy.rewrite")
+		for i := range p.o.To {
+			if strings.HasPrefix(p.o.To[i], "unix:") {
+				return errors.New("write the path before that of the request as proxy.rewrite")
 			}
-			to[i] += target
+			p.o.To[i] += target
 		}
-		return nil, nil
+		return nil
 	}
 	if strings.Contains(sc.to, "{") || !strings.HasPrefix(sc.to, "/") {
-		return nil, fmt.Errorf("write %s as proxy.rewrite", sc.to)
+		return fmt.Errorf("write %s as proxy.rewrite", sc.to)
 	}
-	return listOf(draft.Map().Set("path", draft.Verbatim(".*")).Set("to", draft.Text(sc.to)).Flow()), nil
+	p.o.Rewrites(".*", sc.to)
+	return nil
 }
 
 // option translates a line of the block.
@@ -158,9 +138,9 @@ func (p *proxyDraft) option(b *draft.Directive) {
 	t := p.t
 	switch b.Name {
 	case "to":
-		p.to = append(p.to, b.Args...)
+		p.o.To = append(slices.Clone(p.o.To), b.Args...)
 	case "header_up":
-		p.header(b, b.Args, p.request, inProxy)
+		p.header(b, b.Args, p.o.Fields, inProxy)
 	case "header_down":
 		p.header(b, b.Args, p.headers, inHeader)
 	case "transport":
@@ -171,10 +151,10 @@ func (p *proxyDraft) option(b *draft.Directive) {
 			t.im.Leave(b, "list them in proxy.trust_forwarded")
 			return
 		}
-		p.o.Set("trust_forwarded", draft.Texts(list...))
+		p.o.TrustForwarded = list
 	case "flush_interval":
 		if b.Arg(0) == "-1" {
-			p.o.Set("stream", draft.Number(true))
+			p.o.Stream = true
 			return
 		}
 		t.im.Standard(b, "what has come of an answer is sent at once")
@@ -200,41 +180,42 @@ func (p *proxyDraft) option(b *draft.Directive) {
 // health1 translates lines on retries and health.
 func (p *proxyDraft) health1(b *draft.Directive) {
 	t := p.t
-	number := func(o *draft.Node, key string) {
+	number := func(to *string, key string) {
 		if _, err := strconv.Atoi(b.Arg(0)); err != nil {
 			t.im.Leave(b, "write a number into "+key)
 			return
 		}
-		o.Set(key, draft.Number(b.Arg(0)))
+		*to = b.Arg(0)
 	}
+	health := &p.o.Health
 	switch b.Name {
 	case "health_uri", "health_path":
 		path, _, _ := strings.Cut(b.Arg(0), "?")
-		p.health.Set("path", draft.Text(path))
+		health.Path = path
 	case "health_interval":
-		t.setDuration(b, p.health, "interval")
+		t.setDuration(b, &health.Interval, "interval")
 	case "health_timeout":
-		t.setDuration(b, p.health, "timeout")
+		t.setDuration(b, &health.Timeout, "timeout")
 	case "health_status":
-		p.health.Set("status", draft.Texts(b.Args...))
+		health.Status = b.Args
 	case "health_body":
-		p.health.Set("body", draft.Verbatim(b.Arg(0)))
+		health.Body = b.Arg(0)
 	case "health_passes":
-		number(p.health, "healthy_after")
+		number(&health.HealthyAfter, "healthy_after")
 	case "health_fails":
-		number(p.health, "unhealthy_after")
+		number(&health.UnhealthyAfter, "unhealthy_after")
 	case "max_fails":
-		number(p.health, "failures")
+		number(&health.Failures, "failures")
 	case "fail_duration":
-		t.setDuration(b, p.health, "eject")
+		t.setDuration(b, &health.Eject, "eject")
 	case "lb_retries":
 		if n, err := strconv.Atoi(b.Arg(0)); err == nil && n >= 0 {
-			p.retries.Set("attempts", draft.Number(n+1))
+			p.o.Retries.Attempts = strconv.Itoa(n + 1)
 			return
 		}
 		t.im.Leave(b, "write a number into retries.attempts")
 	case "unhealthy_request_count":
-		number(p.o, "concurrency")
+		number(&p.o.Concurrency, "concurrency")
 	case "unhealthy_status", "unhealthy_latency", "lb_try_duration", "lb_try_interval", "health_port", "health_headers", "health_follow_redirects", "health_method", "health_request_body", "health_upstream":
 		t.im.Whole(b, draft.Defaulted, "failed requests are tried again at once by another server, and servers that fail are left out: see docs/proxy.md")
 	default:
@@ -244,34 +225,25 @@ func (p *proxyDraft) health1(b *draft.Directive) {
 
 // policy translates lb_policy.
 func (p *proxyDraft) policy(b *draft.Directive) {
-	set := func(balance, by string) {
-		p.o.Set("balance", draft.Text(balance))
-		if by != "" {
-			p.o.Set("hash_by", draft.Text(by))
-		}
-	}
+	set := func(balance, by string) { p.o.Balance, p.o.HashBy = balance, by }
 	switch b.Arg(0) {
 	case "random", "random_choose":
 		p.t.im.Used(b) // the better of two random ones is the default
 	case "least_conn":
 		set("least_connections", "")
-	case "round_robin", "first":
+	case "first":
+		p.t.im.Leave(b, "servers take turns: there is none that stands by")
+	case "round_robin":
 		set("round_robin", "")
-		if b.Arg(0) == "first" {
-			p.o.Remove("balance")
-			p.t.im.Leave(b, "servers take turns: there is none that stands by")
-		}
 	case "weighted_round_robin":
 		set("round_robin", "")
-		weights := draft.List()
 		for _, w := range b.Args[1:] {
 			if _, err := strconv.Atoi(w); err != nil {
 				p.t.im.Leave(b, "write the weights into proxy.weights")
 				return
 			}
-			weights.Add(draft.Number(w))
 		}
-		p.o.Set("weights", weights.Flow())
+		p.o.Weights = b.Args[1:]
 	case "ip_hash", "client_ip_hash":
 		set("hash", "client")
 	case "uri_hash":
@@ -279,9 +251,7 @@ func (p *proxyDraft) policy(b *draft.Directive) {
 	case "header":
 		set("hash", "header:"+b.Arg(1))
 	case "cookie":
-		name := b.Arg(1)
-		name = cmp.Or(name, "lb")
-		p.o.Set("sticky", draft.Text(name))
+		p.o.Sticky = cmp.Or(b.Arg(1), "lb")
 	default:
 		p.t.im.Leave(b, "write proxy.balance")
 	}
@@ -301,31 +271,31 @@ func (p *proxyDraft) transport(b *draft.Directive) {
 			p.secure = true
 		case "tls_insecure_skip_verify":
 			p.secure = true
-			p.tls.Set("insecure", draft.Number(true))
+			p.o.TLS.Insecure = true
 		case "tls_server_name":
 			p.secure = true
-			p.tls.Set("server_name", draft.Text(e.Arg(0)))
+			p.o.TLS.ServerName = e.Arg(0)
 		case "tls_client_auth":
 			if len(e.Args) != 2 {
 				t.im.Leave(e, "name the files in proxy.tls.cert and key")
 				continue
 			}
 			p.secure = true
-			p.tls.Set("cert", draft.Text(t.im.path(e.Arg(0)))).Set("key", draft.Text(t.im.path(e.Arg(1))))
+			p.o.TLS.Cert, p.o.TLS.Key = t.im.path(e.Arg(0)), t.im.path(e.Arg(1))
 		case "tls_trusted_ca_certs", "tls_trust_pool":
 			p.trust(e)
 		case "dial_timeout":
-			t.setDuration(e, p.o, "connect_timeout")
+			t.setDuration(e, &p.o.ConnectTimeout, "connect_timeout")
 		case "response_header_timeout":
-			t.setDuration(e, p.o, "header_timeout")
+			t.setDuration(e, &p.o.HeaderTimeout, "header_timeout")
 		case "read_timeout", "write_timeout":
-			t.setDuration(e, p.o, "body_timeout")
+			t.setDuration(e, &p.o.BodyTimeout, "body_timeout")
 		case "keepalive":
-			t.setDuration(e, p.o, "idle_timeout")
+			t.setDuration(e, &p.o.IdleTimeout, "idle_timeout")
 		case "keepalive_idle_conns", "keepalive_idle_conns_per_host":
-			p.o.Set("idle_connections", draft.Number(e.Arg(0)))
+			p.o.IdleConnections = e.Arg(0)
 		case "max_conns_per_host":
-			p.o.Set("concurrency", draft.Number(e.Arg(0)))
+			p.o.Concurrency = e.Arg(0)
 		case "versions":
 			p.h2c = slices.Contains(e.Args, "h2c")
 		case "read_buffer", "write_buffer", "max_response_header", "compression", "dial_fallback_delay", "expect_continue_timeout", "resolvers", "local_address", "tls_timeout", "keepalive_interval", "tls_renegotiation", "network_proxy", "forward_proxy_url", "proxy_protocol", "tls_except_ports", "tls_curves":
@@ -360,7 +330,7 @@ func (p *proxyDraft) trust(e *draft.Directive) {
 		p.t.im.Leave(e, "name a PEM file in proxy.tls.ca")
 		return
 	}
-	p.tls.Set("ca", draft.Text(p.t.im.path(file)))
+	p.o.TLS.CA = p.t.im.path(file)
 }
 
 // header translates header_up, header_down and request_header.
@@ -378,15 +348,15 @@ func (p *proxyDraft) header(d *draft.Directive, args []string, to *plan.Fields, 
 		case name == "host" && !strings.HasPrefix(field, "-"):
 			switch value {
 			case "{host}", "{http.request.host}", "{hostport}", "{http.request.hostport}":
-				p.o.Set("host", draft.Text("client"))
+				p.o.Host = "client"
 			case "{upstream_hostport}", "{http.reverse_proxy.upstream.hostport}", "{http.reverse_proxy.upstream.host}":
-				p.o.Set("host", draft.Text("upstream"))
+				p.o.Host = "upstream"
 			default:
 				if strings.Contains(value, "{") {
 					t.im.Leave(d, "write proxy.host: client, upstream, or a name")
 					return
 				}
-				p.o.Set("host", draft.Text(value))
+				p.o.Host = value
 			}
 			t.im.Used(d)
 			return

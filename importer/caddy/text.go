@@ -106,13 +106,6 @@ func placeholder(name string, in where, expr string, known map[string]string) (s
 	return "", fmt.Errorf("there is no {%s} here", name)
 }
 
-// listOf is a list of one.
-func listOf(n *draft.Node) *draft.Node {
-	l := draft.List()
-	l.Add(n)
-	return l.Flow()
-}
-
 // duration is a time of Caddy's (10s, 1d) as one of ours.
 func duration(s string) (string, bool) {
 	m := regexp.MustCompile(`^(\d+)d$`).FindStringSubmatch(s)

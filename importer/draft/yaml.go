@@ -371,10 +371,10 @@ func (e Entry) Set(value *Node) { e.in.items[e.at].value = value }
 // Remove takes it out.
 func (e Entry) Remove() { e.in.items = slices.Delete(e.in.items, e.at, e.at+1) }
 
-// Around are the entries that a line of [Node.String] is in, from 0, the outermost first.
-func (n *Node) Around(line int) []Entry { return n.around(line, 0) }
+// EntriesAt are the entries that a line of [Node.String] is in, from 0, the outermost first.
+func (n *Node) EntriesAt(line int) []Entry { return n.entriesAt(line, 0) }
 
-func (n *Node) around(line, depth int) []Entry {
+func (n *Node) entriesAt(line, depth int) []Entry {
 	for i := range n.items {
 		one := &Node{kind: n.kind, items: n.items[i : i+1]}
 		var text strings.Builder
@@ -392,7 +392,7 @@ func (n *Node) around(line, depth int) []Entry {
 		if inside < 0 {
 			return found
 		}
-		return append(found, value.around(inside, depth+1)...)
+		return append(found, value.entriesAt(inside, depth+1)...)
 	}
 	return nil
 }

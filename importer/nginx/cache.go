@@ -10,7 +10,7 @@ import (
 )
 
 // cache translates proxy_cache; it returns the job, cache or proxy.
-func (t *site) cache(l *location, o *draft.Node) string {
+func (t *site) cache(l *location, o *plan.Proxy) string {
 	zone := l.last("proxy_cache")
 	if zone == nil || zone.Arg(0) == "off" {
 		t.im.Used(zone)
@@ -25,9 +25,8 @@ func (t *site) cache(l *location, o *draft.Node) string {
 	if d := l.last("proxy_ignore_headers"); d != nil {
 		t.im.Leave(d, "a rule of the cache with ttl counts more than what the answer says: rules: [{path: /*, ttl: 10m}]; share: true for answers with cookies")
 	}
-	if o.Get("request_headers") != nil {
-		o.Remove("request_headers")
-		t.sharedHeaders(l, o)
+	if !o.Fields.Empty() {
+		o.Fields = t.sharedHeaders(l)
 	}
 	t.ownFolder(o)
 	return "cache"
@@ -35,7 +34,7 @@ func (t *site) cache(l *location, o *draft.Node) string {
 
 // sharedHeaders are the fields that the upstream of a cache is told: its answers are for
 // everyone.
-func (t *site) sharedHeaders(l *location, o *draft.Node) {
+func (t *site) sharedHeaders(l *location) *plan.Fields {
 	fields := &plan.Fields{Requests: true}
 	for _, d := range l.all("proxy_set_header") {
 		name := strings.ToLower(d.Arg(0))
@@ -56,29 +55,27 @@ func (t *site) sharedHeaders(l *location, o *draft.Node) {
 		}
 		fields.Put(plan.Answers{}, op, d.Arg(0), d.Arg(1))
 	}
-	o.Fill("request_headers", fields.Node().Flow())
+	return fields
 }
 
 // ownFolder gives a cache with options of its own a folder of its own, where nginx has
 // one zone for several.
-func (t *site) ownFolder(o *draft.Node) {
-	disk := o.Get("disk")
-	if disk == nil {
+func (t *site) ownFolder(o *plan.Proxy) {
+	if o.Disk == "" {
 		return
 	}
-	for base, n := disk.Plain(), 2; ; n++ {
-		other := t.im.disks[o.Get("disk").Plain()]
-		if other == nil || other.String() == o.String() {
+	for base, n := o.Disk, 2; ; n++ {
+		other := t.im.disks[o.Disk]
+		if other == nil || other.Node().String() == o.Node().String() {
 			break
 		}
-		o.Set("disk", draft.Text(fmt.Sprintf("%s-%d", base, n)))
+		o.Disk = fmt.Sprintf("%s-%d", base, n)
 	}
-	t.im.disks[o.Get("disk").Plain()] = o
+	t.im.disks[o.Disk] = o
 }
 
 // cacheTimes translates proxy_cache_valid.
-func (t *site) cacheTimes(l *location, o *draft.Node) {
-	rules := draft.List()
+func (t *site) cacheTimes(l *location, o *plan.Proxy) {
 	for _, d := range l.all("proxy_cache_valid") {
 		texts := d.Words()
 		if len(texts) == 0 {
@@ -95,25 +92,24 @@ func (t *site) cacheTimes(l *location, o *draft.Node) {
 		for _, s := range statuses {
 			switch s {
 			case "200", "any":
-				o.Set("ttl", draft.Text(age))
+				o.TTL = age
 			case "301", "302":
 			default:
 				others = append(others, s)
 			}
 		}
 		if len(statuses) == 0 {
-			o.Set("ttl", draft.Text(age))
+			o.TTL = age
 		}
 		if len(others) > 0 {
-			rules.Add(draft.Map().Set("status", draft.Texts(others...)).Set("ttl", draft.Text(age)).Flow())
+			o.Rules = append(o.Rules, plan.CacheRule{Status: others, TTL: age})
 		}
 	}
-	o.Fill("rules", rules)
 }
 
 // cacheStale translates proxy_cache_use_stale. nginx keeps what has expired as
 // long as there is room: a day stands for it.
-func (t *site) cacheStale(l *location, o *draft.Node) {
+func (t *site) cacheStale(l *location, o *plan.Proxy) {
 	d := t.im.Take(l.last("proxy_cache_use_stale"))
 	if d == nil {
 		return
@@ -121,14 +117,14 @@ func (t *site) cacheStale(l *location, o *draft.Node) {
 	for _, w := range d.Words() {
 		switch {
 		case w == "updating":
-			o.Set("stale_while_revalidate", draft.Text("24h"))
+			o.StaleWhileRevalidate = "24h"
 		case w == "error" || w == "timeout" || strings.HasPrefix(w, "http_5"):
-			o.Set("stale_if_error", draft.Text("24h"))
+			o.StaleIfError = "24h"
 		}
 	}
 }
 
-func (t *site) cacheKey(l *location, o *draft.Node) {
+func (t *site) cacheKey(l *location, o *plan.Proxy) {
 	d := l.last("proxy_cache_key")
 	if d == nil {
 		return
@@ -137,26 +133,22 @@ func (t *site) cacheKey(l *location, o *draft.Node) {
 	for _, part := range []string{"$scheme", "$proxy_host", "$request_method", "$host", "$http_host", "$request_uri", "$uri", "$is_args", "$args", "://", "|", ":", "$server_name"} {
 		rest = strings.ReplaceAll(rest, part, "")
 	}
-	key := draft.Map()
-	var headers, cookies []string
+	var key plan.CacheKey
 	for _, m := range variable().FindAllString(rest, -1) {
 		if name, is := strings.CutPrefix(m, "$http_"); is {
-			headers = append(headers, headerName(name))
+			key.Headers = append(key.Headers, headerName(name))
 		} else if name, is := strings.CutPrefix(m, "$cookie_"); is {
-			cookies = append(cookies, name)
+			key.Cookies = append(key.Cookies, name)
 		} else {
 			t.im.Leave(d, fmt.Sprintf("the key has no %s: see key of the cache in docs/config.md", m))
 			return
 		}
 	}
 	t.im.Standard(d, "host, path and query are the key of an answer")
-	key.FillTexts("headers", headers)
-	key.FillTexts("cookies", cookies)
 	if !strings.Contains(d.Arg(0), "request_uri") && !strings.Contains(d.Arg(0), "args") {
-		key.Set("no_query", draft.Number(true))
+		key.NoQuery = true
 	}
-	if key.Len() > 0 {
-		o.Set("key", key.Flow())
+	if o.Key = key; key.NoQuery || len(key.Headers)+len(key.Cookies) > 0 {
 		t.im.Used(d)
 	}
 }
@@ -179,7 +171,7 @@ func (t *site) cacheBypass(l *location) {
 }
 
 // cacheSize takes over the bounds of a zone.
-func (t *site) cacheSize(o *draft.Node, zone string) {
+func (t *site) cacheSize(o *plan.Proxy, zone string) {
 	for _, d := range t.server.parent.each("proxy_cache_path") {
 		if !strings.Contains(d.String(), "keys_zone="+zone+":") {
 			continue
@@ -187,8 +179,7 @@ func (t *site) cacheSize(o *draft.Node, zone string) {
 		for _, w := range d.Words() {
 			if v, is := strings.CutPrefix(w, "max_size="); is {
 				if s, ok := size(v); ok {
-					o.Set("disk", draft.Text(diskOf(d)))
-					o.Set("disk_size", draft.Number(s))
+					o.Disk, o.DiskSize = diskOf(d), s
 				}
 			}
 		}

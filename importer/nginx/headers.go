@@ -3,6 +3,7 @@ package nginx
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -84,7 +85,8 @@ func (t *site) valuesOf(l *location, text string, of plan.Answers) (values []val
 		}
 		return err
 	}
-	for name, m := range t.im.maps {
+	for _, name := range slices.Sorted(maps.Keys(t.im.maps)) {
+		m := t.im.maps[name]
 		if !uses(text, name) {
 			continue
 		}

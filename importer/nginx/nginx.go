@@ -32,7 +32,7 @@ func Translate(list []*draft.Directive, o Options) (*draft.Node, *draft.Report) 
 	if o.IsDir == nil {
 		o.IsDir = func(name string) bool { info, err := os.Stat(name); return err == nil && info.IsDir() }
 	}
-	im := &importer{options: o, upstreams: map[string]*upstream{}, maps: map[string]*draft.Directive{}, disks: map[string]*draft.Node{}}
+	im := &importer{options: o, upstreams: map[string]*upstream{}, maps: map[string]*draft.Directive{}, disks: map[string]*plan.Proxy{}}
 	im.Config = &plan.Config{Ledger: draft.NewLedger(), Name: "nginx"}
 	im.Opaque = func(d *draft.Directive) bool { return wholeBlocks()[d.Name] }
 	config := im.top(list)
@@ -46,7 +46,7 @@ type importer struct {
 	upstreams map[string]*upstream
 	maps      map[string]*draft.Directive // by the variable that they set
 	servers   []*server
-	disks     map[string]*draft.Node // caches by their folders
+	disks     map[string]*plan.Proxy // caches by their folders
 	body      string                 // the largest body of a request on the level of http
 }
 

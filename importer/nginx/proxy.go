@@ -16,14 +16,13 @@ import (
 
 // upstream is a group of servers.
 type upstream struct {
-	servers []string // without a scheme
-	keys    *draft.Node
-	backups []*draft.Directive
+	servers []string   // without a scheme
+	proxy   plan.Proxy // what it says of them
 }
 
 // upstream reads a group.
 func (im *importer) upstream(d *draft.Directive) {
-	u := &upstream{keys: draft.Map()}
+	u := &upstream{}
 	im.upstreams[d.Arg(0)] = u
 	im.Used(d)
 	balance := ""
@@ -35,20 +34,19 @@ func (im *importer) upstream(d *draft.Directive) {
 			balance = "least_connections"
 			im.Used(e)
 		case "ip_hash":
-			balance = "hash"
-			u.keys.Set("hash_by", draft.Text("client"))
+			balance, u.proxy.HashBy = "hash", "client"
 			im.Used(e)
 		case "hash":
 			im.hash(u, e)
 			balance = "hash"
 		case "keepalive":
-			if n, err := strconv.Atoi(e.Arg(0)); err == nil {
-				u.keys.Set("idle_connections", draft.Number(n))
+			if _, err := strconv.Atoi(e.Arg(0)); err == nil {
+				u.proxy.IdleConnections = e.Arg(0)
 				im.Used(e)
 			}
 		case "keepalive_timeout":
 			if v, ok := duration(e.Arg(0)); ok {
-				u.keys.Set("idle_timeout", draft.Text(v))
+				u.proxy.IdleTimeout = v
 				im.Used(e)
 			}
 		case "keepalive_requests", "keepalive_time", "zone":
@@ -57,27 +55,25 @@ func (im *importer) upstream(d *draft.Directive) {
 		default:
 		}
 	}
-	switch {
-	case len(u.servers) < 2:
-		u.keys.Remove("hash_by")
-	case balance != "":
-		u.keys.Put("balance", draft.Text(balance))
+	if len(u.servers) < 2 {
+		balance, u.proxy.HashBy = "", ""
 	}
+	u.proxy.Balance = balance
 }
 
 func (im *importer) hash(u *upstream, d *draft.Directive) {
 	im.Used(d)
 	switch v := d.Arg(0); {
 	case v == "$request_uri":
-		u.keys.Set("hash_by", draft.Text("url"))
+		u.proxy.HashBy = "url"
 	case v == "$uri":
-		u.keys.Set("hash_by", draft.Text("path"))
+		u.proxy.HashBy = "path"
 	case v == "$remote_addr" || v == "$binary_remote_addr":
-		u.keys.Set("hash_by", draft.Text("client"))
+		u.proxy.HashBy = "client"
 	case strings.HasPrefix(v, "$http_"):
-		u.keys.Set("hash_by", draft.Verbatim("header:"+headerName(v[6:])))
+		u.proxy.HashBy = "header:" + headerName(v[6:])
 	case strings.HasPrefix(v, "$cookie_"):
-		u.keys.Set("hash_by", draft.Verbatim("cookie:"+v[8:]))
+		u.proxy.HashBy = "cookie:" + v[8:]
 	default:
 		im.Leave(d, "hash_by goes by url, path, client, header:NAME or cookie:NAME")
 	}
@@ -93,7 +89,6 @@ func (im *importer) upstreamServer(u *upstream, d *draft.Directive) {
 			return
 		case "backup":
 			im.Leave(d, "servers have no second rank: this one is left out. Servers that fail are not asked anyway")
-			u.backups = append(u.backups, d)
 			return
 		case "weight":
 			if value != "1" {
@@ -101,15 +96,15 @@ func (im *importer) upstreamServer(u *upstream, d *draft.Directive) {
 			}
 		case "max_fails":
 			if n, err := strconv.Atoi(value); err == nil && n > 0 {
-				u.keys.Child("health").Flow().Set("failures", draft.Number(n))
+				u.proxy.Health.Failures = strconv.Itoa(n)
 			}
 		case "fail_timeout":
 			if v, ok := duration(value); ok && v != "0s" {
-				u.keys.Child("health").Flow().Set("eject", draft.Text(v))
+				u.proxy.Health.Eject = v
 			}
 		case "max_conns":
 			if n, err := strconv.Atoi(value); err == nil && n > 0 {
-				u.keys.Set("concurrency", draft.Number(n))
+				u.proxy.Concurrency = strconv.Itoa(n)
 			}
 		case "resolve", "slow_start":
 		default:
@@ -124,9 +119,9 @@ type target struct {
 	to       []string
 	path     string // in the place of the location's
 	hasPath  bool
-	prepend  bool   // before the whole path of the request
-	hostName string // what nginx sends as Host
-	keys     *draft.Node
+	prepend  bool       // before the whole path of the request
+	hostName string     // what nginx sends as Host
+	proxy    plan.Proxy // what a group of servers says
 }
 
 func (t *site) proxyTarget(l *location, d *draft.Directive) (*target, error) {
@@ -148,7 +143,7 @@ func (t *site) proxyTarget(l *location, d *draft.Directive) (*target, error) {
 	if scheme == "" {
 		return nil, fmt.Errorf("%q is neither http nor https", text)
 	}
-	out := &target{keys: draft.Map(), prepend: behind}
+	out := &target{prepend: behind}
 	if socket, is := strings.CutPrefix(rest, "unix:"); is {
 		socket, out.path, out.hasPath = strings.Cut(socket, ":")
 		out.to, out.hostName = []string{"unix:" + socket}, "localhost"
@@ -168,7 +163,7 @@ func (t *site) proxyTarget(l *location, d *draft.Directive) (*target, error) {
 		out.hostName = ""
 		return out, nil
 	}
-	out.keys = u.keys
+	out.proxy = u.proxy
 	for _, s := range u.servers {
 		if strings.HasPrefix(s, "unix:") {
 			out.to = append(out.to, s)
@@ -203,31 +198,25 @@ func (t *site) proxy(l *location, d *draft.Directive) *draft.Node {
 		}
 	}
 	t.im.Used(d)
-	o := draft.Map()
-	o.Set("to", draft.OneOrMore(to.to...))
+	o := &to.proxy
+	o.To = to.to
 	if err := t.proxyPath(l, to, o); err != nil {
 		t.im.Leave(d, err.Error())
 		return nil
 	}
-	to.keys.Clone().CopyTo(o)
 	t.proxyTimes(l, o)
 	t.proxyHeaders(l, o, to)
 	t.proxyTLS(l, o)
-	if b := t.im.Take(l.last("proxy_buffering")); b != nil {
-		if b.Arg(0) == "off" {
-			o.Set("stream", draft.Number(true))
-		}
-	}
-	if b := t.im.Take(l.last("proxy_request_buffering")); b != nil {
-		if b.Arg(0) == "off" {
-			o.Set("stream", draft.Number(true))
+	for _, name := range []string{"proxy_buffering", "proxy_request_buffering"} {
+		if b := t.im.Take(l.last(name)); b != nil && b.Arg(0) == "off" {
+			o.Stream = true
 		}
 	}
 	t.proxyRewrites(l, o)
 	t.proxyRedirects(l, o)
 	t.proxyRetries(l, o)
 	job := t.cache(l, o)
-	node := draft.Map().Set(job, o)
+	node := draft.Map().Set(job, o.Node())
 	if d := l.own("try_files"); d != nil {
 		t.im.Leave(d, "a route with files passes on what is no file by a named route: write static and try here, and this proxy as a route like @app")
 	}
@@ -236,7 +225,7 @@ func (t *site) proxy(l *location, d *draft.Directive) *draft.Node {
 
 // proxyPath translates the path of a proxy_pass, which comes in the place of the
 // location's.
-func (t *site) proxyPath(l *location, to *target, o *draft.Node) error {
+func (t *site) proxyPath(l *location, to *target, o *plan.Proxy) error {
 	if !to.hasPath || to.path == "" {
 		return nil
 	}
@@ -249,9 +238,9 @@ func (t *site) proxyPath(l *location, to *target, o *draft.Node) error {
 		if err != nil {
 			return fmt.Errorf("write the upstream's path by hand: %w", err)
 		}
-		o.Set("rewrite", rewriting(plan.Whole(l.expr), path))
+		o.Rewrites(plan.Whole(l.expr), path)
 	case l.kind == exactLocation:
-		o.Set("rewrite", rewriting(regexp.QuoteMeta(l.path), to.path))
+		o.Rewrites(regexp.QuoteMeta(l.path), to.path)
 	case strings.Contains(to.path, "$"): // then it is the whole path, whatever the request's
 		path, err := t.text(to.path, "")
 		if err == nil {
@@ -260,31 +249,21 @@ func (t *site) proxyPath(l *location, to *target, o *draft.Node) error {
 		if err != nil {
 			return fmt.Errorf("write the upstream's path with rewrite of the proxy: %w", err)
 		}
-		o.Set("rewrite", rewriting(".*", path))
+		o.Rewrites(".*", path)
 	case strings.Contains(to.path, "?"):
 		return fmt.Errorf("write the upstream's path with rewrite of the proxy: %s has a query", to.path)
 	default:
 		if p := strings.TrimSuffix(to.path, "/"); p != "" {
-			for i, item := range to.to {
-				to.to[i] = item + p + "/"
-			}
-			o.Set("to", draft.OneOrMore(to.to...))
+			o.Below(p)
 		}
 		if p := strings.TrimSuffix(to.path, "/"); p != "" && strings.HasSuffix(to.path, "/") != strings.HasSuffix(l.path, "/") && !to.prepend {
 			t.im.Partly(l.block, fmt.Sprintf("the rest of the path goes behind a slash: nginx makes %s of %s", to.path+"x", l.path+"x"))
 		}
 		if l.path != "/" && !to.prepend {
-			o.Set("strip_prefix", draft.Text(strings.TrimSuffix(l.path, "/")+"/"))
+			o.StripPrefix = strings.TrimSuffix(l.path, "/") + "/"
 		}
 	}
 	return nil
-}
-
-// rewriting is a list of one rewrite of a proxy.
-func rewriting(expr, to string) *draft.Node {
-	list := draft.List()
-	list.Add(draft.Map().Set("path", draft.Verbatim(expr)).Set("to", draft.Text(to)).Flow())
-	return list
 }
 
 // numbered has groups by their numbers, as the proxy's rewrite does, and leaves out the
@@ -309,8 +288,8 @@ func numbered(text, expr string) (string, error) {
 }
 
 // proxyRewrites translates rewrites that stay in the location (break).
-func (t *site) proxyRewrites(l *location, o *draft.Node) {
-	list := draft.List()
+func (t *site) proxyRewrites(l *location, o *plan.Proxy) {
+	var list plan.Proxy
 	for _, d := range l.each("rewrite") {
 		if t.im.Outcome(d) != 0 {
 			continue
@@ -325,7 +304,7 @@ func (t *site) proxyRewrites(l *location, o *draft.Node) {
 				expr, to = strings.Replace(strings.Replace(expr, "^(.*)$", "^/(.*)$", 1), "(/", "/(", 1), "/"+to
 			}
 			if err == nil && (expr != "^/(.*)$" || to != "/{1}") {
-				rewriting(plan.Whole(expr), to).Each(func(n *draft.Node, _ []string) { list.Add(n) })
+				list.Rewrites(plan.Whole(expr), to)
 			}
 			if err == nil {
 				t.im.Used(d)
@@ -335,53 +314,51 @@ func (t *site) proxyRewrites(l *location, o *draft.Node) {
 			t.im.Leave(d, fmt.Sprintf("write it as rewrite of the proxy: %v", err))
 		}
 	}
-	if list.Len() > 0 {
-		o.Set("rewrite", list)
-		o.Remove("strip_prefix")
+	if list.Rewrite != nil {
+		o.Rewrite, o.StripPrefix = list.Rewrite, ""
 	}
 }
 
-func (t *site) proxyTimes(l *location, o *draft.Node) {
+func (t *site) proxyTimes(l *location, o *plan.Proxy) {
 	for _, e := range []struct {
-		names []string
-		keys  []string
+		names string
+		to    []*string
 	}{
-		{[]string{"proxy_connect_timeout", "grpc_connect_timeout"}, []string{"connect_timeout"}},
-		{[]string{"proxy_read_timeout", "grpc_read_timeout"}, []string{"header_timeout", "body_timeout"}},
-		{[]string{"proxy_send_timeout", "grpc_send_timeout"}, nil},
+		{"proxy_connect_timeout grpc_connect_timeout", []*string{&o.ConnectTimeout}},
+		{"proxy_read_timeout grpc_read_timeout", []*string{&o.HeaderTimeout, &o.BodyTimeout}},
+		{"proxy_send_timeout grpc_send_timeout", nil},
 	} {
-		for _, name := range e.names {
+		for name := range strings.FieldsSeq(e.names) {
 			d := l.last(name)
 			if d == nil {
 				continue
 			}
-			if len(e.keys) == 0 {
-				t.im.Standard(d, "body_timeout is for both directions")
-				continue
-			}
 			v, ok := duration(d.Arg(0))
-			if !ok {
-				t.im.Leave(d, "set "+strings.Join(e.keys, " and "))
-				continue
-			}
-			t.im.Used(d)
-			for _, key := range e.keys {
-				o.Set(key, draft.Text(v))
+			switch {
+			case e.to == nil:
+				t.im.Standard(d, "body_timeout is for both directions")
+			case !ok:
+				t.im.Leave(d, "set connect_timeout, or header_timeout and body_timeout")
+			default:
+				t.im.Used(d)
+				for _, to := range e.to {
+					*to = v
+				}
 			}
 		}
 	}
 }
 
 // proxyHeaders translates what upstreams are told.
-func (t *site) proxyHeaders(l *location, o *draft.Node, to *target) {
+func (t *site) proxyHeaders(l *location, o *plan.Proxy, to *target) {
 	fields := &plan.Fields{Requests: true}
-	host := to.hostName
+	o.Host, o.Fields = to.hostName, fields
 	for _, d := range l.all("proxy_set_header", "grpc_set_header") {
 		name, value := d.Arg(0), d.Arg(1)
 		switch strings.ToLower(name) {
 		case "host":
 			t.im.Used(d)
-			host = t.hostFor(d, value)
+			o.Host = t.hostFor(d, value)
 			continue
 		case "upgrade", "connection":
 			t.im.Standard(d, "connections are kept, and upgraded (WebSockets) when both sides want")
@@ -425,10 +402,6 @@ func (t *site) proxyHeaders(l *location, o *draft.Node, to *target) {
 			t.im.Standard(d, d.Arg(0)+": "+why)
 		}
 	}
-	if host != "" {
-		o.Set("host", draft.Text(host))
-	}
-	o.Fill("request_headers", fields.Node().Flow())
 }
 
 // hostFor is what the upstream is told as Host.
@@ -455,18 +428,20 @@ func (t *site) headerText(value string) (string, error) {
 	return template(value, headerVariables(), t.captures(""))
 }
 
-func (t *site) proxyTLS(l *location, o *draft.Node) {
-	tls := draft.Map()
-	for _, e := range []struct{ name, key string }{
-		{"proxy_ssl_trusted_certificate", "ca"}, {"proxy_ssl_certificate", "cert"}, {"proxy_ssl_certificate_key", "key"},
+func (t *site) proxyTLS(l *location, o *plan.Proxy) {
+	for _, e := range []struct {
+		name string
+		to   *string
+	}{
+		{"proxy_ssl_trusted_certificate", &o.TLS.CA}, {"proxy_ssl_certificate", &o.TLS.Cert}, {"proxy_ssl_certificate_key", &o.TLS.Key},
 	} {
 		if d := l.last(e.name); d != nil {
-			tls.Set(e.key, draft.Text(t.im.path(d.Arg(0))))
+			*e.to = t.im.path(d.Arg(0))
 			t.im.Used(d)
 		}
 	}
 	if d := l.last("proxy_ssl_name"); d != nil && !strings.Contains(d.Arg(0), "$") {
-		tls.Set("server_name", draft.Text(d.Arg(0)))
+		o.TLS.ServerName = d.Arg(0)
 		t.im.Used(d)
 	} else if d != nil {
 		t.im.Leave(d, "set tls.server_name of the proxy")
@@ -478,41 +453,34 @@ func (t *site) proxyTLS(l *location, o *draft.Node) {
 	}
 	verify := l.last("proxy_ssl_verify")
 	t.im.Used(verify)
-	if d := l.own("proxy_pass"); d != nil && strings.HasPrefix(d.Arg(0), "https://") && (verify == nil || verify.Arg(0) != "on") && tls.Get("ca") == nil {
+	if d := l.own("proxy_pass"); d != nil && strings.HasPrefix(d.Arg(0), "https://") && (verify == nil || verify.Arg(0) != "on") && o.TLS.CA == "" {
 		t.im.Standard(d, "certificates of upstreams are checked, which nginx does not unless told: tls: {insecure: true} if this one has none that is trusted")
-		t.insecure(d, tls)
-	}
-	o.Fill("tls", tls.Flow())
-}
-
-// insecure keeps upstreams with addresses for names working: no authority has
-// signed a certificate for those.
-func (t *site) insecure(d *draft.Directive, tls *draft.Node) {
-	u, err := url.Parse(variable().ReplaceAllString(d.Arg(0), "x"))
-	if err == nil && (net.ParseIP(u.Hostname()) != nil || u.Hostname() == "localhost" || t.im.upstreams[u.Host] != nil) {
-		tls.Set("insecure", draft.Number(true))
+		// Upstreams with addresses for names go on: no authority has signed a certificate
+		// for those.
+		u, err := url.Parse(variable().ReplaceAllString(d.Arg(0), "x"))
+		o.TLS.Insecure = err == nil && (net.ParseIP(u.Hostname()) != nil || u.Hostname() == "localhost" || t.im.upstreams[u.Host] != nil)
 	}
 }
 
 // proxyRedirects says what becomes of the upstream's addresses. nginx changes those
 // that begin with the address it asks; an upstream that is told the client's host
 // names itself by that.
-func (t *site) proxyRedirects(l *location, o *draft.Node) {
+func (t *site) proxyRedirects(l *location, o *plan.Proxy) {
 	d := l.last("proxy_redirect")
 	if d != nil {
 		t.proxyRedirect(d, o)
 	}
-	if (d == nil || d.Arg(0) == "default") && l.last("proxy_cookie_path") == nil && o.Get("strip_prefix") != nil && o.Get("host").Plain() == "client" {
-		o.Set("redirects", draft.Text("keep"))
-	} else if o.Get("strip_prefix") != nil && o.Get("redirects") == nil && l.last("proxy_cookie_path") == nil {
+	if (d == nil || d.Arg(0) == "default") && l.last("proxy_cookie_path") == nil && o.StripPrefix != "" && o.Host == "client" {
+		o.Redirects = "keep"
+	} else if o.StripPrefix != "" && o.Redirects == "" && l.last("proxy_cookie_path") == nil {
 		t.im.Partly(l.own("proxy_pass"), "with the prefix that Location gets, paths of cookies get it, too, which nginx leaves alone: redirects: keep leaves both")
 	}
 }
 
-func (t *site) proxyRedirect(d *draft.Directive, o *draft.Node) {
+func (t *site) proxyRedirect(d *draft.Directive, o *plan.Proxy) {
 	switch {
 	case d.Arg(0) == "off":
-		o.Set("redirects", draft.Text("keep"))
+		o.Redirects = "keep"
 		t.im.Used(d)
 	case d.Arg(0) == "default":
 		t.im.Used(d)
@@ -521,32 +489,28 @@ func (t *site) proxyRedirect(d *draft.Directive, o *draft.Node) {
 	}
 }
 
-func (t *site) proxyRetries(l *location, o *draft.Node) {
-	retries := draft.Map()
+func (t *site) proxyRetries(l *location, o *plan.Proxy) {
 	if d := t.im.Take(l.last("proxy_next_upstream")); d != nil {
-		var statuses []string
 		for _, w := range d.Words() {
 			switch {
 			case w == "off":
-				retries.Set("attempts", draft.Number(1))
+				o.Retries.Attempts = "1"
 			case strings.HasPrefix(w, "http_5"):
-				statuses = append(statuses, w[5:])
+				o.Retries.Status = append(o.Retries.Status, w[5:])
 			case w == "non_idempotent":
 				t.im.Leave(d, "requests that are not idempotent are repeated only if nothing of them was sent")
 			case strings.HasPrefix(w, "http_"):
 				t.im.Leave(d, "retries are for statuses of 500 and more: "+w)
 			}
 		}
-		retries.FillTexts("status", statuses)
 	}
 	if d := l.last("proxy_next_upstream_tries"); d != nil {
 		if n, err := strconv.Atoi(d.Arg(0)); err == nil && n > 0 {
-			retries.Set("attempts", draft.Number(n))
+			o.Retries.Attempts = strconv.Itoa(n)
 		}
 		t.im.Used(d)
 	}
 	if d := l.last("proxy_next_upstream_timeout"); d != nil {
 		t.im.Standard(d, "retries have a budget instead of a time")
 	}
-	o.Fill("retries", retries.Flow())
 }

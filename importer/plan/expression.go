@@ -202,18 +202,24 @@ func reached(prog *syntax.Prog, from []uint32) (states []uint32) {
 // mostWords bounds the texts that stand for an expression.
 const mostWords = 64
 
-// Words are the texts that an expression with ^ and $ matches, if they are few:
-// ^(www\.)?example\.(org|com)$ is four.
+// Words are the texts that an expression with ^ and $ matches, in lower case, if they are
+// few: ^(www\.)?example\.(org|com)$ is four.
 func Words(expr string) ([]string, bool) {
 	bare := strings.TrimPrefix(expr, "(?i)")
-	if !strings.HasPrefix(bare, "^") || !strings.HasSuffix(bare, "$") {
-		return nil, false
+	for _, way := range draft.Alternatives(bare) {
+		if !strings.HasPrefix(way, "^") || !strings.HasSuffix(way, "$") {
+			return nil, false
+		}
 	}
-	re, err := syntax.Parse(strings.ToLower(bare), syntax.Perl)
+	re, err := syntax.Parse(bare, syntax.Perl)
 	if err != nil {
 		return nil, false
 	}
-	return words(re.Simplify())
+	list, ok := words(re.Simplify())
+	for i := range list {
+		list[i] = strings.ToLower(list[i])
+	}
+	return draft.Unique(list), ok
 }
 
 func words(re *syntax.Regexp) (list []string, ok bool) {

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"regexp"
+	"slices"
 	"testing"
 )
 
@@ -72,6 +73,23 @@ func TestMayMatch(t *testing.T) {
 	} {
 		if got := MayMatch(c.expr, c.begins); got != c.want {
 			t.Errorf("%s, %s: %v", c.expr, c.begins, got)
+		}
+	}
+}
+
+// TestWords: which expressions are for a few texts.
+func TestWords(t *testing.T) {
+	for expr, want := range map[string][]string{
+		`^(www\.)?a\.(org|com)$`: {"www.a.org", "www.a.com", "a.org", "a.com"},
+		`(?i)^A[12]$`:            {"a1", "a2"},
+		`^a$|^b$`:                {"a", "b"},
+		`^a|b$`:                  nil, // ^a matches more
+		`^\S\.a$`:                nil,
+		`^a+$`:                   nil,
+		`a$`:                     nil,
+	} {
+		if got, ok := Words(expr); ok != (want != nil) || ok && !slices.Equal(got, want) {
+			t.Errorf("%s: %q, %v", expr, got, ok)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 // closed: a route answers 501; a rule does where its conditions are good, and else its site
 // answers 403 until somebody has looked.
 func Repair(config *draft.Node, r *draft.Report, line int, fault string) bool {
-	way := config.Around(line)
+	way := config.EntriesAt(line)
 	if len(way) < 4 || way[0].Key() != "sites" {
 		return remove(r, way, fault)
 	}

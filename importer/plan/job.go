@@ -1,0 +1,179 @@
+package plan
+
+import (
+	"reflect"
+	"strings"
+
+	"millrace/importer/draft"
+)
+
+// Jobs are structs whose tags say the key of a field in the config, and how its value is
+// written:
+//
+//	one    a list of one is written as its text
+//	plain  dollar signs in it are themselves
+//	bare   it is no text, but a number or a size
+//	lines  it is not written on one line
+
+// Node is the proxy as a route has it.
+func (p *Proxy) Node() *draft.Node {
+	n := written(*p)
+	if to := n.Get("to"); n.Len() == 1 && to.Len() == 0 { // "proxy: ADDRESS"
+		return to
+	}
+	return n
+}
+
+// Below puts a path in front of all others.
+func (p *Proxy) Below(path string) {
+	for i := range p.To {
+		p.To[i] += path + "/"
+	}
+}
+
+// Rewrites gives a request another path on its way: expr is for the whole path.
+func (p *Proxy) Rewrites(expr, to string) { p.Rewrite = append(p.Rewrite, PathRewrite{expr, to}) }
+
+// Proxy are other servers that requests are passed on to.
+type Proxy struct {
+	To              []string      `yaml:"to,one"`
+	StripPrefix     string        `yaml:"strip_prefix"`
+	Rewrite         []PathRewrite `yaml:"rewrite,lines"`
+	Balance         string        `yaml:"balance"`
+	HashBy          string        `yaml:"hash_by,plain"`
+	Sticky          string        `yaml:"sticky"`
+	Weights         []string      `yaml:"weights,bare"`
+	Host            string        `yaml:"host"`
+	Redirects       string        `yaml:"redirects"` // keep
+	TrustForwarded  []string      `yaml:"trust_forwarded"`
+	IdleConnections string        `yaml:"idle_connections,bare"`
+	IdleTimeout     string        `yaml:"idle_timeout"`
+	Concurrency     string        `yaml:"concurrency,bare"`
+	ConnectTimeout  string        `yaml:"connect_timeout"`
+	HeaderTimeout   string        `yaml:"header_timeout"`
+	BodyTimeout     string        `yaml:"body_timeout"`
+	Stream          bool          `yaml:"stream"`
+	Health          Health        `yaml:"health"`
+	Retries         Retries       `yaml:"retries"`
+	TLS             ProxyTLS      `yaml:"tls"`
+	Fields          *Fields       `yaml:"request_headers"`
+
+	TTL                  string      `yaml:"ttl"` // of a cache, as all below
+	Rules                []CacheRule `yaml:"rules,lines"`
+	StaleWhileRevalidate string      `yaml:"stale_while_revalidate"`
+	StaleIfError         string      `yaml:"stale_if_error"`
+	Key                  CacheKey    `yaml:"key"`
+	Disk                 string      `yaml:"disk"`
+	DiskSize             string      `yaml:"disk_size,bare"`
+}
+
+// PathRewrite gives a request another path on its way.
+type PathRewrite struct {
+	Path string `yaml:"path,plain"` // an expression for the whole path
+	To   string `yaml:"to"`
+}
+
+// Health says which servers are asked.
+type Health struct {
+	Path           string   `yaml:"path"`
+	Interval       string   `yaml:"interval"`
+	Timeout        string   `yaml:"timeout"`
+	Status         []string `yaml:"status"`
+	Body           string   `yaml:"body,plain"`
+	HealthyAfter   string   `yaml:"healthy_after,bare"`
+	UnhealthyAfter string   `yaml:"unhealthy_after,bare"`
+	Failures       string   `yaml:"failures,bare"`
+	Eject          string   `yaml:"eject"`
+}
+
+// Retries says how often a request is tried.
+type Retries struct {
+	Attempts string   `yaml:"attempts,bare"`
+	Status   []string `yaml:"status"`
+}
+
+// ProxyTLS is how other servers are spoken to.
+type ProxyTLS struct {
+	CA         string `yaml:"ca"`
+	Cert       string `yaml:"cert"`
+	Key        string `yaml:"key"`
+	ServerName string `yaml:"server_name"`
+	Insecure   bool   `yaml:"insecure"`
+}
+
+// CacheRule is how long answers with some statuses are kept.
+type CacheRule struct {
+	Status []string `yaml:"status"`
+	TTL    string   `yaml:"ttl"`
+}
+
+// CacheKey is what else tells answers apart, or does not.
+type CacheKey struct {
+	Headers []string `yaml:"headers"`
+	Cookies []string `yaml:"cookies"`
+	NoQuery bool     `yaml:"no_query"`
+}
+
+// written is a struct as a map, by the tags of its fields. What is empty is left out.
+func written(v any) *draft.Node {
+	n, of := draft.Map(), reflect.ValueOf(v)
+	for i := range of.NumField() {
+		tag, tagged := of.Type().Field(i).Tag.Lookup("yaml")
+		key, how, _ := strings.Cut(tag, ",")
+		if value := of.Field(i); tagged && !value.IsZero() {
+			if node := valueNode(value, how); node != nil {
+				n.Set(key, node)
+			}
+		}
+	}
+	return n
+}
+
+// valueNode is one value as it is written; nil for nothing.
+func valueNode(v reflect.Value, how string) *draft.Node {
+	text := func(s string) *draft.Node {
+		switch {
+		case how == "bare":
+			return draft.Number(s)
+		case how == "plain" && !draft.HasEnvironment(s):
+			return draft.Verbatim(s)
+		}
+		return draft.Text(s)
+	}
+	flow := func(n *draft.Node) *draft.Node {
+		switch {
+		case n.Len() == 0:
+			return nil
+		case how == "lines":
+			return n
+		}
+		return n.Flow()
+	}
+	switch value := v.Interface().(type) {
+	case string:
+		return text(value)
+	case bool:
+		return draft.Number(true)
+	case []string:
+		if how == "one" {
+			return draft.OneOrMore(value...)
+		}
+		list := draft.List().Flow()
+		for _, s := range value {
+			list.Add(text(s))
+		}
+		return list
+	case *Fields:
+		return flow(value.Node())
+	}
+	switch v.Kind() {
+	case reflect.Slice:
+		list := draft.List()
+		for i := range v.Len() {
+			list.Add(written(v.Index(i).Interface()).Flow())
+		}
+		return flow(list)
+	default:
+		return flow(written(v.Interface()))
+	}
+}
