@@ -56,7 +56,7 @@ func (t *site) filesIn(l layer, url string) (found []section) {
 		if !isExpr {
 			text = "^" + strings.NewReplacer(`\*`, "[^/]*", `\?`, "[^/]").Replace(regexp.QuoteMeta(text)) + "$"
 		}
-		s.below = func(url string) (string, error) { return fileExpression(text, url, t.php != nil) }
+		s.below = func(url string) (string, error) { return fileExpression(text, url, t.php != "") }
 		if !isExpr && !strings.ContainsAny(d.Arg(0), "*?") {
 			s.name = d.Arg(0)
 		}

@@ -54,9 +54,9 @@ func (t *site) findPHP() {
 	}
 	switch {
 	case to != "":
-		t.php = draft.Text(to)
+		t.php = to
 	case runs:
-		t.php = draft.Text(t.im.options.PHP)
+		t.php = t.im.options.PHP
 	}
 	for _, l := range t.dirs {
 		t.switchedOff(l)
@@ -91,7 +91,7 @@ func (t *site) switchedOff(l layer) {
 	off := func(d *draft.Directive) {
 		t.im.Used(d)
 		if slices.Contains(paths, "/") {
-			t.php = nil
+			t.php = ""
 			t.im.Standard(d, "no PHP is run, and sources are not shown")
 			return
 		}
@@ -136,9 +136,9 @@ func (t *site) addPHP(p *place, node *draft.Node, scripts []string, key string) 
 			return
 		}
 	}
-	php := draft.Map().Set("to", t.php)
+	php := &plan.PHP{To: []string{t.php}}
 	if len(scripts) > 0 && scripts[0] != "index.php" && !slices.Contains(scripts, "index.php") {
-		php.Set("index", draft.Text(scripts[0]))
+		php.Index = scripts[0]
 	}
 	t.phpParams(p, php)
 	f, is := t.frontOf(p.path)
@@ -149,38 +149,32 @@ func (t *site) addPHP(p *place, node *draft.Node, scripts []string, key string) 
 	script, query, _ := strings.Cut(f.to, "?")
 	switch {
 	case !is:
-		php.Set("front", draft.Text("off"))
+		php.Front = "off"
 	case query != "" || !strings.HasSuffix(script, ".php") || !strings.HasPrefix(script, prefix):
-		php.Set("front", draft.Text("off"))
+		php.Front = "off"
 		node.Set("try", f.try())
 		if query != "" {
-			t.frontWithQuery(p, node, php, script)
+			t.frontWithQuery(p, php, script)
 			return
 		}
 	default:
 		if name := strings.TrimPrefix(script, prefix); name != "index.php" {
-			php.Set("front", draft.Text(name))
+			php.Front = name
 		}
 	}
-	if except := slices.DeleteFunc(draft.Unique(t.noPHP), func(u string) bool { return !strings.HasPrefix(u, p.path) }); len(except) > 0 {
-		php.Set("except", draft.Texts(except...))
-	}
-	if php.Len() == 1 {
-		node.Set("php", t.php)
-		return
-	}
-	node.Set("php", php)
+	php.Except = slices.DeleteFunc(draft.Unique(t.noPHP), func(u string) bool { return !strings.HasPrefix(u, p.path) })
+	node.Set("php", php.Node())
 }
 
 // frontWithQuery translates a front controller that gets the path in its query
 // (index.php?q=$1): it becomes a route of its own that try leads to, and a rule leads to
 // the other scripts.
-func (t *site) frontWithQuery(p *place, node, php *draft.Node, script string) {
+func (t *site) frontWithQuery(p *place, php *plan.PHP, script string) {
 	if t.controllers.Get(script) != nil {
 		return
 	}
 	at := func(root string) *draft.Node {
-		return t.routeOptions(p, draft.Map().Set("static", draft.Map().Set("root", draft.Text(root)).Flow()).Set("php", php.Clone()))
+		return t.routeOptions(p, draft.Map().Set("static", draft.Map().Set("root", draft.Text(root)).Flow()).Set("php", php.Node()))
 	}
 	t.controllers.Set(script, at(strings.TrimSuffix(t.dirOf(script), script)))
 	name := t.FreeName("php"+strings.ReplaceAll(p.path, "/", "-"), "php")
@@ -193,16 +187,15 @@ func (t *site) frontWithQuery(p *place, node, php *draft.Node, script string) {
 }
 
 // phpParams are the variables that scripts get.
-func (t *site) phpParams(p *place, php *draft.Node) {
-	params := draft.Map()
+func (t *site) phpParams(p *place, php *plan.PHP) {
+	php.Params = map[string]string{}
 	for _, d := range allIn(p.layers, "setenv") {
 		if strings.ContainsAny(d.Arg(1), "%") || len(d.Args) == 0 {
 			continue
 		}
 		t.im.Used(d)
-		params.Set(d.Arg(0), draft.Text(d.Arg(1)))
+		php.Params[d.Arg(0)] = d.Arg(1)
 	}
-	php.Fill("params", params.Flow())
 }
 
 func cutSuffix(text, suffix string) string {

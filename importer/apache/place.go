@@ -172,7 +172,7 @@ func (t *site) job(p *place, layers []layer, key string) *draft.Node {
 		static.Set("cache_control", rules.Flow())
 	}
 	node.Set("static", static.Flow())
-	if t.php != nil {
+	if t.php != "" {
 		t.addPHP(p, node, scripts, key)
 	} else if f, is := t.frontOf(p.path); is { // a page, or PHP of another place
 		node.Set("try", f.try())

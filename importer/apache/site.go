@@ -52,7 +52,7 @@ type site struct {
 	controllers *draft.Node // routes of front controllers that get the path in their query
 
 	fronts map[string]front // by the folder's path: what answers for what is not there
-	php    *draft.Node      // what runs PHP; nil: nothing does
+	php    string           // what runs PHP; "": nothing does
 	noPHP  []string         // paths of folders in which nothing does
 }
 

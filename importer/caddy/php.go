@@ -7,24 +7,23 @@ import (
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/importer/plan"
 )
 
 // php translates php_fastcgi: files stand beside scripts here, so it takes over
 // the file_server that follows it.
 func (t *site) php(d *draft.Directive, sc *scope, args []string, a *answer) error {
 	root := sc.root
-	o := draft.Map()
 	to := sockets(args)
 	if len(to) == 0 {
 		return errors.New("name php-fpm's socket in php.to")
 	}
-	o.Set("to", draft.OneOrMore(to...))
-	params := draft.Map()
+	o := &plan.PHP{To: to, Params: map[string]string{}}
 	for _, b := range d.Block {
 		t.im.Used(b)
 		switch b.Name {
 		case "root":
-			o.Set("root", draft.Text(b.Arg(0)))
+			o.Root = b.Arg(0)
 			if root == "" {
 				root = t.im.path(b.Arg(0))
 			}
@@ -38,19 +37,17 @@ func (t *site) php(d *draft.Directive, sc *scope, args []string, a *answer) erro
 				t.im.Leave(b, "params of php have no variables")
 				continue
 			}
-			params.Set(b.Arg(0), draft.Text(value))
-		case "dial_timeout", "read_timeout":
-			key := map[string]string{"dial_timeout": "connect", "read_timeout": "timeout"}[b.Name]
-			if v := ""; t.setDuration(b, &v, key) {
-				o.Set(key, draft.Text(v))
-			}
+			o.Params[b.Arg(0)] = value
+		case "dial_timeout":
+			t.setDuration(b, &o.Connect, "connect")
+		case "read_timeout":
+			t.setDuration(b, &o.Timeout, "timeout")
 		case "split", "resolve_root_symlink", "capture_stderr", "write_timeout":
 			t.im.Whole(b, draft.Defaulted, "php takes paths apart, follows the root's links and logs what scripts say by itself")
 		default:
 			t.im.Leave(b, "no option of php: see docs/php.md")
 		}
 	}
-	o.Fill("params", params.Flow())
 	if root == "" {
 		return errors.New("the folder is Caddy's own working directory: name it in static.root")
 	}
@@ -59,7 +56,7 @@ func (t *site) php(d *draft.Directive, sc *scope, args []string, a *answer) erro
 	}
 	a.static, a.strips, a.proxies = true, sc.strip != "", true
 	a.build = func(key string) (*draft.Node, error) {
-		folder, options := root, o
+		folder := root
 		switch prefix := strings.TrimSuffix(key, "/"); {
 		case strings.HasPrefix(key, "@") && a.in != nil:
 			return nil, fmt.Errorf("php below %s: write the route by hand", a.path())
@@ -71,10 +68,7 @@ func (t *site) php(d *draft.Directive, sc *scope, args []string, a *answer) erro
 			folder = path.Join(root, prefix)
 		}
 		n := draft.Map().Set("static", draft.Map().Set("root", draft.Text(folder)).Flow())
-		if options.Len() == 1 {
-			return n.Set("php", options.Get("to")), nil
-		}
-		return n.Set("php", options.Flow()), nil
+		return n.Set("php", o.Node()), nil
 	}
 	t.served(d, sc)
 	return nil
@@ -94,13 +88,13 @@ func sockets(list []string) (to []string) {
 }
 
 // front is the script for what does not exist.
-func (t *site) front(b *draft.Directive, o *draft.Node) {
+func (t *site) front(b *draft.Directive, o *plan.PHP) {
 	switch name := b.Arg(0); name {
 	case "off":
-		o.Set("front", draft.Text("off"))
+		o.Front = "off"
 	case "index.php":
 	default:
-		o.Set("index", draft.Text(name)).Set("front", draft.Text(name))
+		o.Index, o.Front = name, name
 	}
 }
 
@@ -113,10 +107,9 @@ func (t *site) served(d *draft.Directive, sc *scope) {
 }
 
 // setDuration takes a time over.
-func (t *site) setDuration(b *draft.Directive, to *string, key string) bool {
+func (t *site) setDuration(b *draft.Directive, to *string, key string) {
 	v, ok := duration(b.Arg(0))
 	if *to = v; !ok {
 		t.im.Leave(b, "write it as "+key+", as in 30s")
 	}
-	return ok
 }

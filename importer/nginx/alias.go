@@ -91,11 +91,11 @@ func (t *site) aliasPHP() {
 		if php == nil {
 			continue
 		}
-		if !slices.Contains(l.last("index").Words(), "index.php") && php.Get("only") == nil {
-			php.Set("only", draft.Verbatim(l.php.expr))
+		if !slices.Contains(l.last("index").Words(), "index.php") && php.Only == "" {
+			php.Only = l.php.expr
 		}
-		php.Set("front", draft.Text("off"))
-		l.node.Set("php", php)
+		php.Front = "off"
+		l.node.Set("php", php.Node())
 		t.bodySize(l, l.node)
 	}
 }

@@ -25,7 +25,7 @@ func (t *site) cache(l *location, o *plan.Proxy) string {
 	if d := l.last("proxy_ignore_headers"); d != nil {
 		t.im.Leave(d, "a rule of the cache with ttl counts more than what the answer says: rules: [{path: /*, ttl: 10m}]; share: true for answers with cookies")
 	}
-	if !o.Fields.Empty() {
+	if o.Fields.Node().Len() > 0 {
 		o.Fields = t.sharedHeaders(l)
 	}
 	t.ownFolder(o)

@@ -30,10 +30,8 @@ func (t *site) fastcgi(l *location) *draft.Node {
 	if php == nil {
 		return nil
 	}
-	if php.Get("front") == nil {
-		php.Set("front", draft.Text("off"))
-	}
-	return draft.Map().Set("static", draft.Map().Set("root", draft.Text(root)).Flow()).Set("php", php)
+	php.Front = "off"
+	return draft.Map().Set("static", draft.Map().Set("root", draft.Text(root)).Flow()).Set("php", php.Node())
 }
 
 // hasFiles reports whether a prefix location serves files of the same folder, that for all
@@ -80,7 +78,7 @@ func sameRoot(a, b *location) bool {
 }
 
 // phpOptions are the keys of php for a location.
-func (t *site) phpOptions(l *location) *draft.Node {
+func (t *site) phpOptions(l *location) *plan.PHP {
 	d := l.own("fastcgi_pass")
 	for _, name := range []string{"fastcgi_pass_request_headers", "fastcgi_pass_request_body"} {
 		if off := l.last(name); off != nil && off.Arg(0) == "off" {
@@ -102,16 +100,14 @@ func (t *site) phpOptions(l *location) *draft.Node {
 		to[0] = text
 	}
 	t.im.Used(d)
-	o := draft.Map().Set("to", draft.OneOrMore(to...))
-	if i := t.im.Take(l.last("fastcgi_index")); i != nil {
-		if i.Arg(0) != "index.php" {
-			o.Set("index", draft.Text(i.Arg(0)))
-		}
+	o := &plan.PHP{To: to}
+	if i := t.im.Take(l.last("fastcgi_index")); i != nil && i.Arg(0) != "index.php" {
+		o.Index = i.Arg(0)
 	}
-	for _, e := range []struct{ name, key string }{{"fastcgi_read_timeout", "timeout"}, {"fastcgi_connect_timeout", "connect"}} {
-		if times := l.last(e.name); times != nil {
+	for name, to := range map[string]*string{"fastcgi_read_timeout": &o.Timeout, "fastcgi_connect_timeout": &o.Connect} {
+		if times := l.last(name); times != nil {
 			if v, ok := duration(times.Arg(0)); ok {
-				o.Set(e.key, draft.Text(v))
+				*to = v
 				t.im.Used(times)
 			}
 		}
@@ -119,13 +115,9 @@ func (t *site) phpOptions(l *location) *draft.Node {
 	if send := l.last("fastcgi_send_timeout"); send != nil {
 		t.im.Standard(send, "php.timeout is for both directions")
 	}
-	for _, name := range []string{"try_files"} {
-		if try := l.own(name); try != nil {
-			t.im.Standard(try, "a script that is not there is not run")
-		}
-	}
+	t.im.Standard(l.own("try_files"), "a script that is not there is not run")
 	if l.kind == regexLocation && !anyScript(l.expr) {
-		o.Set("only", draft.Verbatim(l.expr))
+		o.Only = l.expr
 	}
 	t.phpParams(l, o)
 	for _, set := range l.each("set") {
@@ -151,8 +143,8 @@ func builtInParams() []string {
 		SERVER_NAME REDIRECT_STATUS PATH_INFO PATH_TRANSLATED SCRIPT_FILENAME HTTP_PROXY`)
 }
 
-func (t *site) phpParams(l *location, o *draft.Node) {
-	params := draft.Map()
+func (t *site) phpParams(l *location, o *plan.PHP) {
+	o.Params = map[string]string{}
 	for _, d := range l.all("fastcgi_param") {
 		name, value := d.Arg(0), d.Arg(1)
 		switch {
@@ -166,16 +158,15 @@ func (t *site) phpParams(l *location, o *draft.Node) {
 			if text, err := template(value, nil, t.captures("")); err != nil {
 				t.im.Leave(d, fmt.Sprintf("params of php have no variables: %v", err))
 			} else {
-				params.Set(name, draft.Text(text))
+				o.Params[name] = text
 				t.im.Used(d)
 			}
 		}
 	}
-	o.Fill("params", params.Flow())
 }
 
 // phpRoot translates the folder as php-fpm sees it.
-func (t *site) phpRoot(d *draft.Directive, o *draft.Node) {
+func (t *site) phpRoot(d *draft.Directive, o *plan.PHP) {
 	folder, is := strings.CutSuffix(d.Arg(1), "$fastcgi_script_name")
 	if !is {
 		folder, is = strings.CutSuffix(d.Arg(1), "$uri")
@@ -185,7 +176,7 @@ func (t *site) phpRoot(d *draft.Directive, o *draft.Node) {
 		return
 	}
 	t.im.Used(d)
-	o.Set("root", draft.Text(cmp.Or(strings.TrimSuffix(folder, "/"), "/")))
+	o.Root = cmp.Or(strings.TrimSuffix(folder, "/"), "/")
 }
 
 // mergePHP adds php to each static route of the same folder.
@@ -213,16 +204,16 @@ func (t *site) mergePHP() {
 		switch {
 		case !t.filesFor(l, t.php) || l.node.Get("static") == nil:
 		case strings.HasSuffix(l.key, "/"):
-			t.addPHP(l, options.Clone())
+			t.addPHP(l, *options)
 		default:
-			t.folderPHP(l, options.Clone())
+			t.folderPHP(l, *options)
 		}
 	}
 }
 
 // folderPHP handles a prefix without a slash at its end: php covers folders, so the folder
 // of that name gets a route of its own.
-func (t *site) folderPHP(l *location, options *draft.Node) {
+func (t *site) folderPHP(l *location, options plan.PHP) {
 	folderName := path.Join(l.node.Get("static").Get("root").Plain(), l.path)
 	if !slices.Contains(l.last("index").Words(), "index.php") || !t.im.options.IsDir(folderName) {
 		return
@@ -246,7 +237,7 @@ func (t *site) phpFirst() {
 }
 
 // addPHP adds php to a static route, with the front controller that try names.
-func (t *site) addPHP(l *location, php *draft.Node) {
+func (t *site) addPHP(l *location, php plan.PHP) {
 	front := ""
 	if d := l.own("try_files"); d != nil {
 		front = d.Arg(len(d.Args) - 1)
@@ -267,15 +258,15 @@ func (t *site) addPHP(l *location, php *draft.Node) {
 	case strings.HasSuffix(front, ".php") && strings.HasPrefix(front, prefix+"/"):
 		switch name := strings.TrimPrefix(front, prefix+"/"); {
 		case toPath:
-			php.Set("front", draft.Text(name+"{path}"))
+			php.Front = name + "{path}"
 		case name != "index.php":
-			php.Set("front", draft.Text(name))
+			php.Front = name
 		}
 		l.node.Remove("try")
 	case strings.HasSuffix(front, ".php"):
-		php.Set("front", draft.Text("off"))
+		php.Front = "off"
 	default:
-		php.Set("front", draft.Text("off"))
+		php.Front = "off"
 		if l.node.Get("try") != nil && strings.HasPrefix(front, "=") {
 			l.node.Remove("try")
 		}
@@ -293,9 +284,5 @@ func (t *site) addPHP(l *location, php *draft.Node) {
 	if d := t.php.last("fastcgi_intercept_errors"); d != nil && d.Arg(0) == "on" && l.node.Get("errors") != nil {
 		l.node.Set("intercept_errors", draft.Number(true))
 	}
-	if php.Len() == 1 {
-		l.node.Set("php", php.Get("to"))
-		return
-	}
-	l.node.Set("php", php)
+	l.node.Set("php", php.Node())
 }

@@ -1,7 +1,9 @@
 package plan
 
 import (
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 
 	"millrace/importer/draft"
@@ -29,6 +31,28 @@ func (p *Proxy) Below(path string) {
 	for i := range p.To {
 		p.To[i] += path + "/"
 	}
+}
+
+// Node is the PHP as a route has it.
+func (p *PHP) Node() *draft.Node {
+	n := written(*p)
+	if n.Len() == 1 { // "php: SOCKET"
+		return n.Get("to")
+	}
+	return n
+}
+
+// PHP runs the scripts of the folder beside it.
+type PHP struct {
+	To      []string          `yaml:"to,one"`
+	Root    string            `yaml:"root"`
+	Index   string            `yaml:"index"`
+	Timeout string            `yaml:"timeout"`
+	Connect string            `yaml:"connect"`
+	Only    string            `yaml:"only,plain"`
+	Except  []string          `yaml:"except"`
+	Params  map[string]string `yaml:"params"`
+	Front   string            `yaml:"front"`
 }
 
 // Rewrites gives a request another path on its way: expr is for the whole path.
@@ -163,6 +187,12 @@ func valueNode(v reflect.Value, how string) *draft.Node {
 			list.Add(text(s))
 		}
 		return list
+	case map[string]string:
+		entries := draft.Map()
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			entries.Set(key, text(value[key]))
+		}
+		return flow(entries)
 	case *Fields:
 		return flow(value.Node())
 	}
