@@ -345,7 +345,7 @@ func (l *loop) complete(c *conn, h *head, body, bytes int64, ends bool) {
 		l.gaps.answered(now)
 	}
 	page, t := &l.pages[c.page], l.cur
-	right := t.judge(l.plan, page, l.steps[c.page], c.visitor, h.status, body, c.answer.heard())
+	right := page.plain && h.status == page.status && body == page.body || t.judge(l.plan, page, l.steps[c.page], c.visitor, h.status, body, c.answer.heard())
 	if !l.limited || c.since >= l.opensAt { // else it was sent before the window, beside those that are counted
 		t.requests++
 		t.bytes += uint64(bytes)

@@ -157,5 +157,6 @@ type page struct {
 	known   known  // of the loops
 	status  int    // of the first answer to be complete; 0: none yet
 	body    int64
+	plain   bool // an answer like the first is right: nobody looks into it, and its status is 2xx
 	sample  sample
 }

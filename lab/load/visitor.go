@@ -167,8 +167,10 @@ func (v *visitor) keep(path template, head http.Header) {
 // judge says whether an answer is a right one, counts it if it is not, and has the
 // visitor learn from it. h is nil where nobody looks into answers.
 func (t *tally) judge(p *plan, page *page, s *step, v *visitor, status int, length int64, h *heard) bool {
+	looks := len(s.checks)+len(s.takes) > 0 || s.readHead
+	usual := status >= 200 && status <= 299 || status == http.StatusSwitchingProtocols
 	if page.status == 0 {
-		page.status, page.body = status, length
+		page.status, page.body, page.plain = status, length, usual && !looks
 	} else if status != page.status || length != page.body {
 		t.varied++
 		if p.Alike {
@@ -176,7 +178,7 @@ func (t *tally) judge(p *plan, page *page, s *step, v *visitor, status int, leng
 			return false
 		}
 	}
-	if len(s.checks)+len(s.takes) > 0 || s.readHead {
+	if looks {
 		if h == nil {
 			h = new(heard)
 		}
@@ -189,7 +191,7 @@ func (t *tally) judge(p *plan, page *page, s *step, v *visitor, status int, leng
 			return false
 		}
 	}
-	if (status < 200 || status > 299) && status != http.StatusSwitchingProtocols && !s.expectsStatus() {
+	if !usual && !s.expectsStatus() {
 		t.non2xx++
 	}
 	return true
