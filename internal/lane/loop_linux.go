@@ -131,27 +131,36 @@ func (l *Lane) stopLoops() {
 // not possible. gone is called once, when the connection is closed. take is called in a
 // goroutine of its own when the connection leaves its loop; it should first call Serve.
 func (l *Lane) Adopt(nc net.Conn, scope *Scope, gone func(), take func(*Conn)) bool {
+	fd, ok := send.Detach(unwrapNamed(nc))
+	if !ok {
+		return false
+	}
+	if !l.AdoptSocket(fd, nc.RemoteAddr(), nc.LocalAddr(), scope, gone, take) {
+		_ = unix.Close(fd)
+		return false
+	}
+	_ = nc.Close()
+	return true
+}
+
+// AdoptSocket is Adopt for a non-blocking socket that was just accepted and that Go's poller
+// does not have. The loop owns it from then on.
+func (l *Lane) AdoptSocket(fd int, peer, local net.Addr, scope *Scope, gone func(), take func(*Conn)) bool {
 	if !l.on() {
 		return false
 	}
 	if l.loopsOnce.Do(l.startLoops); len(l.loops) == 0 {
 		return false
 	}
-	fd, ok := send.Detach(unwrapNamed(nc))
-	if !ok {
-		return false
-	}
 	slot := l.owned.slot(fd)
 	if slot == nil {
-		_ = unix.Close(fd)
 		return false
 	}
 	c := &Conn{
 		connHot:    connHot{lane: l, scope: scope, shard: l.serial.Add(1)},
 		connLocked: connLocked{fd: fd},
-		connFixed:  connFixed{peer: nc.RemoteAddr(), local: nc.LocalAddr(), onClose: gone, onLeave: take},
+		connFixed:  connFixed{peer: peer, local: local, onClose: gone, onLeave: take},
 	}
-	_ = nc.Close()
 	c.onReadable = c.readable
 	lp := c.ownerLoop()
 	slot.Store(c)

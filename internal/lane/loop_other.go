@@ -38,6 +38,9 @@ func (*Lane) CheckLoops(context.Context) error { return nil }
 // Adopt reports false: there are no loops on this system.
 func (*Lane) Adopt(net.Conn, *Scope, func(), func(*Conn)) bool { return false }
 
+// AdoptSocket reports false: there are no loops on this system.
+func (*Lane) AdoptSocket(int, net.Addr, net.Addr, *Scope, func(), func(*Conn)) bool { return false }
+
 // Adopt reports false: there are no loops on this system.
 func (*TLSConn) Adopt(func()) bool { return false }
 

@@ -24,6 +24,7 @@ import (
 type listener struct {
 	server  *Server
 	ln      net.Listener
+	direct  *direct // nil: ln accepts
 	secure  bool
 	bound   bool // this process has bound it, and removes the path of a UNIX socket
 	started bool
@@ -245,6 +246,9 @@ func (l *listener) start() {
 		return
 	}
 	l.started = true
+	if !l.secure && l.server.lane.On() {
+		l.direct = newDirect(l.ln)
+	}
 	l.server.life.acceptors.Go(l.accept)
 }
 
@@ -253,37 +257,44 @@ type handshaker interface {
 	HandshakeContext(ctx context.Context) error
 }
 
+// accepted is a new connection.
+type accepted struct {
+	nc          net.Conn // nil: it has only a descriptor
+	fd          int
+	peer, local net.Addr
+}
+
+// next waits for the next connection.
+func (l *listener) next() (accepted, error) {
+	if l.direct == nil {
+		nc, err := l.ln.Accept()
+		if err != nil {
+			return accepted{}, err //nolint:wrapcheck // it says what it did
+		}
+		return accepted{nc: nc, peer: nc.RemoteAddr()}, nil
+	}
+	c, err := l.direct.accept()
+	select {
+	case <-l.stop:
+		if err != nil {
+			err = net.ErrClosed
+		}
+	default:
+	}
+	return c, err
+}
+
 // accept accepts connections until the listener is closed. Other errors, such as a lack
 // of descriptors, are temporary: it tries again.
 func (l *listener) accept() {
 	const least, most = 5 * time.Millisecond, time.Second
 	s, pause := l.server, least
 	for {
-		nc, err := l.ln.Accept()
+		c, err := l.next()
 		if err == nil {
 			pause = least
-			if _, other := nc.(handshaker); other && !l.secure {
-				s.warn.encrypted.warn(s.errors, "a listener of the program speaks TLS itself, and its clients are turned away: give the server the plain one, and the certificate by its own settings", "listener", l.url())
-				_ = nc.Close()
-				continue
-			}
-			s.meters.Accepted.Add(0, 1)
-			if s.expectsProxyHeader(nc.RemoteAddr()) {
-				if l.acceptProxied(nc) {
-					return
-				}
-				continue
-			}
-			// The slot comes after accept, so that no idle connection is closed without need.
-			client := s.slots.client(nc.RemoteAddr())
-			switch ok, done := l.acquireSlot(client); {
-			case done:
-				_ = nc.Close()
+			if l.enter(&c) {
 				return
-			case ok:
-				l.admit(nc, client)
-			default:
-				l.refuse(nc)
 			}
 			continue
 		}
@@ -304,13 +315,48 @@ func (l *listener) accept() {
 	}
 }
 
+// enter finds a slot for a new connection and serves it, or refuses it. It reports true when
+// the listener has ended.
+func (l *listener) enter(c *accepted) (done bool) {
+	s := l.server
+	if _, other := c.nc.(handshaker); other && !l.secure {
+		s.warn.encrypted.warn(s.errors, "a listener of the program speaks TLS itself, and its clients are turned away: give the server the plain one, and the certificate by its own settings", "listener", l.url())
+		c.close()
+		return false
+	}
+	s.meters.Accepted.Add(0, 1)
+	if s.expectsProxyHeader(c.peer) {
+		nc, err := c.conn()
+		return err == nil && l.acceptProxied(nc)
+	}
+	// The slot comes after accept, so that no idle connection is closed without need.
+	client := s.slots.client(c.peer)
+	ok, done := l.acquireSlot(client)
+	switch {
+	case done:
+		c.close()
+	case !ok:
+		if nc, err := c.conn(); err == nil {
+			l.refuse(nc)
+		}
+	case c.nc == nil && s.lane.AdoptSocket(c.fd, c.peer, c.local, &s.plain, func() { s.slots.release(client) }, s.serveConnOf):
+	default:
+		if nc, err := c.conn(); err == nil {
+			l.admit(nc, client)
+		} else { // there are no more descriptors
+			s.slots.release(client)
+		}
+	}
+	return done
+}
+
 // admit serves an accepted connection that has a slot: by an event loop or a goroutine,
 // after the TLS handshake if there is one.
 func (l *listener) admit(nc net.Conn, client netip.Addr) {
 	s := l.server
 	gone := func() { s.slots.release(client) }
 	if !l.secure {
-		if s.lane.Adopt(nc, &s.plain, gone, func(c *lane.Conn) { s.serveConn(c) }) {
+		if s.lane.Adopt(nc, &s.plain, gone, s.serveConnOf) {
 			return
 		}
 		c := s.lane.NewConn(nc, &s.plain, gone)
@@ -331,9 +377,16 @@ func (s *Server) serveConn(c lane.NetConn) {
 	}
 }
 
+// serveConnOf is serveConn for a connection that leaves its loop.
+func (s *Server) serveConnOf(c *lane.Conn) { s.serveConn(c) }
+
 // acceptQueued lets the listener accept for d more, the connections that are queued, and
 // then end.
 func (l *listener) acceptQueued(d time.Duration) {
+	if l.direct != nil {
+		_ = l.direct.setDeadline(time.Now().Add(d))
+		return
+	}
 	if dl, ok := l.ln.(interface{ SetDeadline(time.Time) error }); ok && l.started {
 		_ = dl.SetDeadline(time.Now().Add(d))
 		return
@@ -345,6 +398,9 @@ func (l *listener) close() {
 	l.once.Do(func() {
 		close(l.stop)
 		_ = l.ln.Close()
+		if l.direct != nil {
+			l.direct.close()
+		}
 	})
 }
 
