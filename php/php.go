@@ -142,8 +142,8 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, t target) {
 	defer x.end()
 	ctx, cancel := context.WithCancel(r.Context())
 	x.cancel, x.step = cancel, trace.Begin(r.Context(), trace.Attempt)
-	params := h.appendParams(make([]byte, 0, 2048), askedBy(r, body.size), t)
-	err = h.client.Do(ctx, &x.up, fastcgi.Request{Params: params, Body: body.body(), Length: body.size, Repeat: safe(r.Method)})
+	params := h.appendParams(make([]byte, 0, 2048), askedBy(r, body.length()), t)
+	err = h.client.Do(ctx, &x.up, fastcgi.Request{Params: params, Body: body.body(), Length: body.length(), Repeat: safe(r.Method)})
 	if err != nil {
 		x.step.End(t.script, err)
 		x.fail(w, r, err)
@@ -161,7 +161,7 @@ func safe(method string) bool {
 // refuse answers a request whose body could not be taken in.
 func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	status := http.StatusBadRequest // nobody may read it any more
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok || errors.Is(err, errLong) {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok || errors.Is(err, spool.ErrLong) {
 		status = http.StatusRequestEntityTooLarge
 	} else if errors.Is(err, spool.ErrFull) {
 		w.Header().Set("Retry-After", "5")

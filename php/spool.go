@@ -1,7 +1,6 @@
 package php
 
 import (
-	"errors"
 	"io"
 	"net/http"
 
@@ -15,13 +14,9 @@ const (
 	spoolFile   = 1 << 30
 )
 
-// errLong means that a request's body is longer than is buffered for one request.
-var errLong = errors.New("more than is held for one request")
-
 // upload is a request's body, of which all has come.
 type upload struct {
 	*spool.Queue // nil: none
-	size         int64
 }
 
 // takeIn reads all of the request's body, so that a slow client occupies no worker.
@@ -31,9 +26,9 @@ func (h *Handler) takeIn(r *http.Request) (*upload, error) {
 		return u, nil
 	}
 	u.Queue = h.room.NewQueue(spoolMemory, spoolFile)
-	if err := u.Fill(&counted{r.Body, &u.size}, false); err != nil {
+	if err := u.Fill(r.Body, false); err != nil {
 		u.close()
-		return nil, err
+		return nil, err //nolint:wrapcheck // as it is
 	}
 	return u, nil
 }
@@ -46,24 +41,17 @@ func (u *upload) body() io.Reader {
 	return u.Queue
 }
 
+// length is how many bytes it has.
+func (u *upload) length() int64 {
+	if u.Queue == nil {
+		return 0
+	}
+	return u.Size()
+}
+
 // close gives back what the body takes.
 func (u *upload) close() {
 	if u.Queue != nil {
 		_ = u.Close() // of a file that nobody needs any more
 	}
-}
-
-// counted counts a body, and ends one that is too long.
-type counted struct {
-	io.Reader
-	n *int64
-}
-
-// Read implements [io.Reader].
-func (c *counted) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	if *c.n += int64(n); *c.n > spoolFile {
-		return 0, errLong
-	}
-	return n, err //nolint:wrapcheck // as it is
 }

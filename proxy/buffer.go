@@ -47,8 +47,7 @@ func (h *Handler) takeIn(w http.ResponseWriter, r *http.Request, out *upstream.R
 		return false
 	}
 	q := h.room.NewQueue(int64(h.buffer.Request), limit)
-	left := limit
-	err := q.Fill(countReader{r.Body, &left}, false)
+	err := q.Fill(r.Body, false)
 	if err == nil {
 		u.trail()
 		u.queue = q
@@ -61,7 +60,7 @@ func (h *Handler) takeIn(w http.ResponseWriter, r *http.Request, out *upstream.R
 			out.Body = &kept{u, q}
 		}
 		out.Whole = true
-		u.measured(out, limit-left)
+		u.measured(out, q.Size())
 		out.Fields.Delete("Expect") // the client has sent it
 		return true
 	}
@@ -69,7 +68,7 @@ func (h *Handler) takeIn(w http.ResponseWriter, r *http.Request, out *upstream.R
 	u.err.Store(&err)
 	u.closeAfter(w.Header(), r)
 	switch {
-	case errors.Is(err, errLong):
+	case errors.Is(err, spool.ErrLong):
 		refuse(w, r, http.StatusRequestEntityTooLarge)
 	case errors.Is(err, spool.ErrFull):
 		w.Header().Set("Retry-After", "5")
@@ -95,23 +94,6 @@ func (u *upload) measured(out *upstream.Request, size int64) {
 	if size == 0 {
 		out.Body = http.NoBody
 	}
-}
-
-var errLong = errors.New("the request's body is longer than the buffer may be")
-
-// countReader ends a body that is longer than left.
-type countReader struct {
-	io.Reader
-	left *int64
-}
-
-// Read implements io.Reader.
-func (c countReader) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	if *c.left -= int64(n); *c.left < 0 {
-		return 0, errLong
-	}
-	return n, err
 }
 
 func isGRPC(l field.Lines) bool {

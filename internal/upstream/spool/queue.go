@@ -16,6 +16,7 @@ type Queue struct {
 	most     int64 // in memory
 	mostDisk int64
 	late     func() // see OnLate
+	size     int64  // what Fill has read
 
 	mu     sync.Mutex
 	moved  sync.Cond // something came, went or ended
@@ -46,6 +47,9 @@ func (r *Room) NewQueue(memory, disk int64) *Queue {
 	q.moved.L = &q.mu
 	return q
 }
+
+// Size is how many bytes Fill has read. It must have returned.
+func (q *Queue) Size() int64 { return q.size }
 
 // OnLate sets what Fill calls, once, if it waits and the side that takes is so far
 // behind that no memory is left.

@@ -46,6 +46,9 @@ const (
 // ErrFull means that neither memory nor disk has room for more.
 var ErrFull = errors.New("the space for buffered bodies is full")
 
+// ErrLong means that the body is longer than one may be.
+var ErrLong = errors.New("the body is longer than may be buffered of one")
+
 // ErrClosed means that the side which takes has given up.
 var ErrClosed = errors.New("the buffered body was closed")
 
@@ -199,7 +202,7 @@ func (q *Queue) Begin(space *[]byte, n int) {
 
 // Fill reads src to its end into the queue, and returns why it broke off; nil at its
 // end. Where there is no room, it waits if wait is set; otherwise it gives up with
-// ErrFull.
+// ErrFull, and with ErrLong where the body is longer than the queue's file may be.
 func (q *Queue) Fill(src io.Reader, wait bool) error {
 	space := q.room.Space()
 	defer func() { q.room.Free(space) }()
@@ -207,6 +210,10 @@ func (q *Queue) Fill(src io.Reader, wait bool) error {
 	for {
 		n, err := src.Read((*space)[filled:])
 		filled += n
+		if q.size += int64(n); !wait && q.size > q.mostDisk {
+			q.end(ErrLong)
+			return ErrLong
+		}
 		// Where somebody waits for it, a piece goes on at once; else when it is full.
 		if filled > 0 && (wait || err != nil || filled == chunk) {
 			var perr error

@@ -117,6 +117,17 @@ func TestFull(t *testing.T) {
 	_ = q.Close()
 }
 
+// TestLong: one body may be as long as its file, and the queue knows how long it was.
+func TestLong(t *testing.T) {
+	for n, want := range map[int]error{5 * chunk: nil, 5*chunk + 1: ErrLong} {
+		q := newRoom(t, Options{}).NewQueue(chunk, 5*chunk)
+		if err := q.Fill(bytes.NewReader(random(n)), false); !errors.Is(err, want) || want == nil && q.Size() != int64(n) {
+			t.Errorf("%d bytes: %v, and a size of %d", n, err, q.Size())
+		}
+		_ = q.Close()
+	}
+}
+
 // TestNoFile: a folder that takes no files is like a full disk, and is logged.
 func TestNoFile(t *testing.T) {
 	var log strings.Builder
@@ -241,7 +252,7 @@ func (p *pieces) ReadFrom(r io.Reader) (int64, error) {
 func TestWriteTo(t *testing.T) {
 	for _, n := range []int{0, 1, chunk, chunk + 1, 6 * chunk, 7*chunk + 5, 20 * chunk} {
 		r := newRoom(t, Options{})
-		q := r.NewQueue(6*chunk, 1<<20)
+		q := r.NewQueue(6*chunk, 2<<20)
 		want := random(n)
 		if err := q.Fill(bytes.NewReader(want), false); err != nil {
 			t.Fatal(err)
