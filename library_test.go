@@ -155,26 +155,26 @@ func TestPublicKeepsApart(t *testing.T) {
 	h := files(t)
 	var n atomic.Int32
 	url := serve(t, counted(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Origin") != "" || r.URL.Query().Has("b") {
+		if r.Header.Get("Origin") != "" || r.Header.Get("X-Tenant") != "" || r.URL.Query().Has("b") {
 			r = r.Clone(r.Context())
 			r.URL.Path = "/b.txt"
 		}
 		millrace.Public(h).ServeHTTP(w, r)
 	}), &n))
 	for range 3 {
-		for _, c := range []struct{ path, origin, want string }{
-			{"/a.txt", "", "a file"}, {"/a.txt?b", "", "another"}, {"/a.txt", "https://other.example", "another"},
+		for _, c := range []struct{ path, field, value, want string }{
+			{"/a.txt", "", "", "a file"}, {"/a.txt?b", "", "", "another"}, {"/a.txt", "Origin", "https://other.example", "another"}, {"/a.txt", "X-Tenant", "b", "another"},
 		} {
 			var header []string
-			if c.origin != "" {
-				header = []string{"Origin", c.origin}
+			if c.field != "" {
+				header = []string{c.field, c.value}
 			}
 			if _, got := ask(t, url+c.path, header...); got != c.want {
-				t.Errorf("%s from %q: %q, want %q", c.path, c.origin, got, c.want)
+				t.Errorf("%s with %q: %q, want %q", c.path, header, got, c.want)
 			}
 		}
 	}
-	if n.Load() == 9 {
+	if n.Load() == 12 {
 		t.Error("nothing was hot")
 	}
 }

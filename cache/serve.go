@@ -199,6 +199,11 @@ func (x *exchange) askedPlainly() bool {
 // variesOn lists the request headers that had a say in this answer.
 func (x *exchange) variesOn(o *object.Object) []string {
 	names := append(slices.Clone(o.Vary), x.set.Key.VariesOn()...)
+	if stored := x.h.tiers.Get(x.key); stored != nil { // one before it may be chosen by other fields
+		for _, other := range stored.Objects {
+			names = append(names, other.Vary...)
+		}
+	}
 	if x.h.packer.takes(o) {
 		names = append(names, "Accept-Encoding")
 	}

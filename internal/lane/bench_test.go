@@ -40,15 +40,17 @@ func BenchmarkWriteSizes(b *testing.B) {
 	}
 }
 
+const browserRequest = "GET /assets/app.js?v=3 HTTP/1.1\r\nHost: example.org\r\nConnection: keep-alive\r\n" +
+	"sec-ch-ua-platform: \"Linux\"\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36\r\n" +
+	"sec-ch-ua: \"Chromium\";v=\"140\", \"Not=A?Brand\";v=\"24\"\r\nsec-ch-ua-mobile: ?0\r\nAccept: */*\r\nSec-Fetch-Site: same-origin\r\n" +
+	"Sec-Fetch-Mode: no-cors\r\nSec-Fetch-Dest: script\r\nReferer: https://example.org/\r\nAccept-Encoding: gzip, deflate, br, zstd\r\n" +
+	"Accept-Language: en-GB,en;q=0.9\r\nCookie: session=0123456789abcdef0123456789abcdef; theme=dark; consent=yes\r\n\r\n"
+
 // BenchmarkMatch is the look at one request: wrk's, and one of a browser.
 func BenchmarkMatch(b *testing.B) {
 	for name, head := range map[string]string{
-		"bare": hotRequest,
-		"browser": "GET /assets/app.js?v=3 HTTP/1.1\r\nHost: example.org\r\nConnection: keep-alive\r\n" +
-			"sec-ch-ua-platform: \"Linux\"\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36\r\n" +
-			"sec-ch-ua: \"Chromium\";v=\"140\", \"Not=A?Brand\";v=\"24\"\r\nsec-ch-ua-mobile: ?0\r\nAccept: */*\r\nSec-Fetch-Site: same-origin\r\n" +
-			"Sec-Fetch-Mode: no-cors\r\nSec-Fetch-Dest: script\r\nReferer: https://example.org/\r\nAccept-Encoding: gzip, deflate, br, zstd\r\n" +
-			"Accept-Language: en-GB,en;q=0.9\r\nCookie: session=0123456789abcdef0123456789abcdef; theme=dark; consent=yes\r\n\r\n",
+		"bare":    hotRequest,
+		"browser": browserRequest,
 	} {
 		b.Run(name, func(b *testing.B) {
 			var r request
@@ -74,7 +76,7 @@ func BenchmarkHit(b *testing.B) {
 	for i := range targets {
 		target := fmt.Sprintf("/api/comments/count?url=https://example.org/%d", i)
 		r := newResponse(answerOf(`{"count":4,"of":"https://example.org/1"}`), Rule{}, bench.meters.Job("test"))
-		bench.lane.table.put(key{1, target, true}, nil, variant{anyCoding: true, response: r})
+		bench.lane.table.put(key{1, target, true}, demands{}, variant{anyCoding: true, response: r})
 		targets[i] = []byte("GET " + target + " HTTP/1.1\r\nHost: a\r\n\r\n")
 	}
 	nc, _ := FromNet(bench.lane.NewConn(&countingConn{}, bench.scope, nil))
@@ -167,4 +169,19 @@ func tcpPair(tb testing.TB) (server, client net.Conn) {
 	}
 	tb.Cleanup(func() { _, _ = server.Close(), client.Close() })
 	return server, client
+}
+
+// BenchmarkDemands is what it costs to find out that a browser's request lacks a field.
+func BenchmarkDemands(b *testing.B) {
+	head := []byte(browserRequest)
+	var r request
+	if _, v := match(head, &r); v != matched {
+		b.Fatal(v)
+	}
+	d := demands{absent: []string{"X-Api-Key"}}
+	for b.Loop() {
+		if !d.allow(head, &r) {
+			b.Fatal("the field is there")
+		}
+	}
 }

@@ -40,13 +40,7 @@ func appendBlock(b, text []byte) []byte {
 		if !ok {
 			return b // the empty line
 		}
-		lower := room[:0]
-		for _, c := range name {
-			if 'A' <= c && c <= 'Z' {
-				c += 'a' - 'A'
-			}
-			lower = append(lower, c)
-		}
+		lower := appendLower(room[:0], view(name))
 		b = h2.AppendField(b, staticName(view(lower)), view(lower), view(value))
 	}
 }

@@ -3,6 +3,7 @@ package lane
 import (
 	"net"
 	"net/netip"
+	"net/textproto"
 
 	"millrace/internal/observe/trace"
 )
@@ -59,6 +60,41 @@ func RemoteHost(addr net.Addr) string {
 	return ip.String()
 }
 
+// watch finds out which fields a request must not have to be hot, or not twice: those that
+// name the client or the request.
+func (s *Settings) watch() {
+	s.unkept, s.clientHeader = nil, hdrRefuse
+	if s.Clients != nil {
+		s.clientHeader = s.watchField(s.Clients.Header())
+	}
+	s.idHeader = s.watchField(s.Tracer.Header())
+}
+
+// watchField returns the id of a field; hdrRefuse: no request of the lane has it.
+func (s *Settings) watchField(name string) headerID {
+	id := lookupHeader([]byte(name))
+	if id < numKept || name == "" {
+		return id
+	}
+	s.unkept = append(s.unkept, textproto.CanonicalMIMEHeaderKey(name))
+	return hdrRefuse
+}
+
+// allow reports whether the lane can tell whose request it is.
+func (s *Settings) allow(b []byte, q *request) bool {
+	return len(s.unkept) == 0 && q.repeated == 0 || s.allowRare(b, q)
+}
+
+// allowRare is allow where a field may be one of those.
+func (s *Settings) allowRare(b []byte, q *request) bool {
+	for _, name := range s.unkept {
+		if q.hasField(b, name) {
+			return false
+		}
+	}
+	return !q.repeats(s.clientHeader) && !q.repeats(s.idHeader)
+}
+
 // loggedClient returns the client for the log: remote, the connection's other end, or
 // the client that it names if it is a trusted proxy.
 func (s *Settings) loggedClient(remote string, q *request, b []byte) string {
@@ -93,19 +129,13 @@ func (s *Settings) requestID(remote string, q *request, b []byte) string {
 	return id
 }
 
-// gateClient returns the client for an access gate. ok is false where a field names it
-// that the lane does not keep: net/http must serve the request.
-func (s *Settings) gateClient(remote net.Addr, q *request, b []byte) (client netip.Addr, ok bool) {
+// gateClient returns the client for an access gate.
+func (s *Settings) gateClient(remote net.Addr, q *request, b []byte) netip.Addr {
 	peer := addrOf(remote)
-	switch {
-	case !s.Clients.Trusts(peer):
-		return peer, true
-	case s.clientHeader == hdrRefuse: // a request with this field is not the lane's
-		return peer, true
-	case s.clientHeader >= numKept:
-		return peer, false
+	if s.clientHeader >= numKept || !s.Clients.Trusts(peer) {
+		return peer
 	}
-	return s.Clients.Named(peer, view(q.value(b, s.clientHeader))), true
+	return s.Clients.Named(peer, view(q.value(b, s.clientHeader)))
 }
 
 // addrOf returns the IP address of a TCP or UDP peer, the zero address for a UNIX socket.

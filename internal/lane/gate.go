@@ -3,6 +3,7 @@ package lane
 import (
 	"net"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 // gate is an answer's access gate, with the request headers that it looks at.
 type gate struct {
 	*admit.Gate
-	headers [admit.MaxRates]headerID // hdrRefuse: no header, or one that no request of the lane has
+	headers [admit.MaxRates]headerID // hdrRefuse: no header, or one that must be absent (demands.addGate)
 	agent   bool                     // it looks at the User-Agent
 	// plain: the server changes nothing of a refusal, so the lane can send it.
 	plain  bool
@@ -29,36 +30,31 @@ type refusal struct {
 	response *response
 }
 
-// newGate returns nil where everybody may have the answers. ok is false when the gate looks
-// at a header that the lane does not keep.
-func newGate(t *requestInfo, always http.Header) (_ *gate, ok bool) {
+// newGate returns nil where everybody may have the answers.
+func newGate(t *requestInfo, always http.Header) *gate {
 	g := t.gate
 	if g == nil {
-		return nil, true
+		return nil
 	}
 	known := &gate{Gate: g, agent: g.LooksAtAgent(), plain: !t.SuccessOnly && t.ApplyHeaders == nil, always: always}
 	for i := range known.headers {
 		known.headers[i] = hdrRefuse
-		name := g.Header(i)
-		if name == "" {
-			continue
-		}
-		// hdrRefuse: a request with such a header is not hot.
-		if known.headers[i] = lookupHeader([]byte(name)); known.headers[i] >= numKept && known.headers[i] != hdrRefuse {
-			return nil, false
+		if id := lookupHeader([]byte(g.Header(i))); id < numKept {
+			known.headers[i] = id
 		}
 	}
-	return known, true
+	return known
 }
 
 // applyGate returns what to send in place of an answer with a gate: r itself, a refusal, or
 // nil, where the handler must answer. A client that is refused again and again should cost
 // no more than one that is let in.
 func (c *Conn) applyGate(r *response, q *request, b []byte, now time.Time, s *Settings) *response {
-	v, known := r.ask(c.RemoteAddr(), q, b, now, s)
-	switch {
-	case !known:
+	if r.gate.repeated(q) {
 		return nil
+	}
+	v := r.ask(c.RemoteAddr(), q, b, now, s)
+	switch {
 	case v.Passes():
 		return r
 	case !r.gate.plain || v.Proof != "" || v.Caught || s.Tracer != nil:
@@ -80,7 +76,7 @@ func (r *response) refusalFor(v admit.Verdict) *response {
 	w := recorder{header: http.Header{}}
 	v.Refuse(&w)
 	a := &send.Answer{Status: w.status, Header: w.header, Body: w.body, Size: int64(len(w.body))}
-	made := newResponse(a, Rule{always: r.gate.always}, r.job)
+	made := newResponse(a, Rule{answerRules: answerRules{always: r.gate.always}}, r.job)
 	made.noLog = r.noLog
 	r.gate.last.Store(&refusal{v.Limit, seconds, made})
 	return made
@@ -110,20 +106,20 @@ func (r *response) admits(remote net.Addr, q *request, b []byte, now time.Time, 
 	if r.gate == nil {
 		return true
 	}
-	v, known := r.ask(remote, q, b, now, s)
-	return known && v.Passes()
+	return !r.gate.repeated(q) && r.ask(remote, q, b, now, s).Passes()
+}
+
+// repeated reports whether a header that the gate looks at came more than once: then net/http
+// must ask the gate.
+func (g *gate) repeated(q *request) bool {
+	return g.agent && q.repeats(hdrUserAgent) || slices.ContainsFunc(g.headers[:], q.repeats)
 }
 
 // ask asks the gate about a request, which counts it against the client's limits. So call it
-// last: what it lets pass must be answered here. known is false where only net/http can
-// find the client.
-func (r *response) ask(remote net.Addr, q *request, b []byte, now time.Time, s *Settings) (v admit.Verdict, known bool) {
+// last: what it lets pass must be answered here.
+func (r *response) ask(remote net.Addr, q *request, b []byte, now time.Time, s *Settings) admit.Verdict {
 	g := r.gate
-	client, ok := s.gateClient(remote, q, b)
-	if !ok {
-		return v, false
-	}
-	about := admit.Request{Client: client, Now: now}
+	about := admit.Request{Client: s.gateClient(remote, q, b), Now: now}
 	for i, id := range g.headers {
 		if id != hdrRefuse {
 			about.Values[i] = q.value(b, id)
@@ -132,5 +128,5 @@ func (r *response) ask(remote net.Addr, q *request, b []byte, now time.Time, s *
 	if g.agent {
 		about.Agent = q.value(b, hdrUserAgent)
 	}
-	return g.Ask(&about), true
+	return g.Ask(&about)
 }

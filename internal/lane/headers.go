@@ -1,10 +1,12 @@
 package lane
 
+import "millrace/internal/wire/field"
+
 // headerID names a request header that the lane knows.
 type headerID uint8
 
 // Headers whose value is kept, because an entry may vary on it, the log prints it, or it
-// makes the request conditional. An entry that does not vary on one is sent whatever it
+// makes the request conditional or one for a range. An entry that does not vary on one is sent whatever it
 // says: so with Cache-Control, on which only some caches' answers vary.
 const (
 	hdrHost headerID = iota
@@ -34,12 +36,17 @@ const (
 	hdrAvailableDictionary
 	hdrSecFetchSite
 	hdrRequestID
+	hdrRange
+	hdrIfRange
 	numKept // the number of them
 )
 
 // Headers that are recognised by name only.
 const (
-	hdrHarmless headerID = iota + numKept // changes nothing in any answer of ours
+	// hdrHarmless: it changes no answer, not even of most handlers of other programs.
+	hdrHarmless headerID = iota + numKept
+	// hdrUnknown: no list has the name. It matters only to answers that vary on it.
+	hdrUnknown
 	hdrConnection
 	hdrContentLength
 	hdrTransferEncoding
@@ -47,16 +54,17 @@ const (
 	hdrExpect
 	hdrHTTP2Settings
 	hdrTrailer
-	hdrRefuse headerID = 0xff // unknown: net/http decides
+	hdrTE
+	hdrRefuse headerID = 0xff // net/http decides
 )
 
-// maxHeaderName is the longest name that lookupHeader knows.
+// maxHeaderName is the longest name that a list has.
 const maxHeaderName = 40
 
 // lookupHeader returns the id of a name in any letter case.
 func lookupHeader(name []byte) headerID {
 	if len(name) > maxHeaderName {
-		return hdrRefuse
+		return unknownHeader(name)
 	}
 	var buf [maxHeaderName]byte
 	lower := buf[:len(name)]
@@ -66,17 +74,24 @@ func lookupHeader(name []byte) headerID {
 		}
 		lower[i] = c
 	}
-	if id := keptHeader(lower); id != hdrRefuse {
-		return id
-	}
-	if id := framingHeader(lower); id != hdrRefuse {
-		return id
-	}
-	return harmlessHeader(lower)
+	return lookupLower(lower)
 }
 
-func keptHeader(name []byte) headerID {
-	switch string(name) {
+// appendLower appends a name in lower case.
+func appendLower(b []byte, name string) []byte {
+	for i := range len(name) {
+		c := name[i]
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		b = append(b, c)
+	}
+	return b
+}
+
+// lookupLower is lookupHeader for a name in lower case.
+func lookupLower(name []byte) headerID {
+	switch string(name) { // one, since every field of every request comes by here
 	case "host":
 		return hdrHost
 	case "accept-encoding":
@@ -131,15 +146,14 @@ func keptHeader(name []byte) headerID {
 		return hdrSecFetchSite
 	case "x-request-id":
 		return hdrRequestID
-	}
-	return hdrRefuse
-}
+	case "range":
+		return hdrRange
+	case "if-range":
+		return hdrIfRange
 
-// framingHeader knows the headers that say how long a request is or what becomes of the
-// connection. Of these match accepts only "Connection: keep-alive"; the tracker looks at
-// the lengths.
-func framingHeader(name []byte) headerID {
-	switch string(name) {
+	// They say how long a request is or what becomes of the connection. Of these match
+	// accepts only "Connection: keep-alive" and "TE: trailers"; the tracker looks at the
+	// lengths.
 	case "connection":
 		return hdrConnection
 	case "content-length":
@@ -152,27 +166,39 @@ func framingHeader(name []byte) headerID {
 		return hdrExpect
 	case "http2-settings":
 		return hdrHTTP2Settings
-	case "trailer", "te":
+	case "trailer":
 		return hdrTrailer
-	}
-	return hdrRefuse
-}
+	case "te":
+		return hdrTE
 
-// harmlessHeader knows the headers of browsers, crawlers and proxies that change no answer.
-// A request with a header that no list has goes to net/http.
-func harmlessHeader(name []byte) headerID {
-	switch string(name) {
+	// Conditions that the lane does not evaluate, and fields of bodies and connections that
+	// are not defined for requests.
+	case "if-match", "if-unmodified-since", "content-encoding", "content-range", "proxy-connection":
+		return hdrRefuse
+
+	// Those of browsers, crawlers and proxies.
 	case "dnt", "priority", "upgrade-insecure-requests", "x-requested-with",
 		"accept-charset", "from", "via", "x-correlation-id",
 		"x-forwarded-port", "x-forwarded-server", "traceparent", "tracestate", "baggage", "purpose",
 		"x-purpose", "x-moz", "device-memory", "downlink", "ect", "rtt", "keep-alive",
 		"service-worker-navigation-preload", "cdn-loop", "x-amzn-trace-id", "alt-used",
-		"content-type", "dictionary-id":
+		"content-type", "dictionary-id", "sec-gpc", "sec-purpose",
+		"sec-ch-ua", "sec-ch-ua-mobile", "sec-ch-ua-platform", "sec-fetch-dest", "sec-fetch-mode", "sec-fetch-user":
 		return hdrHarmless
 	}
-	if hasPrefix(name, "sec-fetch-") || hasPrefix(name, "sec-ch-") || hasPrefix(name, "cf-") ||
-		string(name) == "sec-gpc" || string(name) == "sec-purpose" {
+	id := unknownHeader(name)
+	if id == hdrUnknown && (hasPrefix(name, "sec-fetch-") || hasPrefix(name, "sec-ch-") || hasPrefix(name, "cf-")) {
 		return hdrHarmless
+	}
+	return id
+}
+
+// unknownHeader returns hdrUnknown for a name of letters, digits and "-". Others are for
+// net/http: "Content-Length " is how smuggling begins, and X_Api_Key is what some take for
+// X-Api-Key (see [field.Fold]).
+func unknownHeader(name []byte) headerID {
+	if len(name) > 0 && field.Plain(view(name)) {
+		return hdrUnknown
 	}
 	return hdrRefuse
 }

@@ -24,6 +24,12 @@ type scratch struct {
 
 var scratchPool = sync.Pool{New: func() any { return new(scratch) }}
 
+// release puts the scratch of a request that another parser has read back into the pool.
+func (s *scratch) release() {
+	s.req.fields, s.req.header = nil, nil
+	scratchPool.Put(s)
+}
+
 // outcome says why no further request was answered.
 type outcome uint8
 
@@ -266,16 +272,17 @@ func (c *Conn) answerHot(s *scratch, b []byte, fd uintptr) (used int, o outcome)
 			break
 		}
 		r := c.lane.table.find(sites.ID(q.value(req, hdrHost)), req, q, second)
-		if r == nil {
+		if r == nil || !settings.allow(req, q) {
 			o = notHot
 			break
 		}
-		notModified, ok := r.choose(req, q)
-		if ok && r.gate != nil {
+		r, notModified := r.choose(req, q)
+		if r != nil && r.gate != nil {
 			if as := c.applyGate(r, q, req, now, settings); as != r {
-				r, notModified, ok = as, false, as != nil
+				r, notModified = as, false
 			}
 		}
+		ok := r != nil
 		if ok && r.answer.File != nil && !notModified && !q.headOnly {
 			ok = r.answer.File.Retain() // false if it was closed just now
 		}
@@ -385,7 +392,7 @@ func (c *Conn) fileSent(s *scratch, r *response, req []byte, sent int64, y reply
 	if err != nil {
 		c.reading.err, o = err, finished
 	} else {
-		r.answer.File.WasSent(y.now.Unix())
+		r.fileSent(y.now.Unix())
 	}
 	r.answer.File.Release()
 	c.record(y.log, answerRecord{r, &s.req, req, r.status, sent, y.now, http1, ""})
@@ -416,7 +423,7 @@ func (c *Conn) endPending(err error) error {
 	c.reading.pending = nil
 	if r.file != nil {
 		if err == nil {
-			r.file.answer.File.WasSent(time.Now().Unix())
+			r.file.fileSent(time.Now().Unix())
 		}
 		r.file.answer.File.Release()
 		c.record(r.log, answerRecord{r.file, &r.req, r.line, r.file.status, r.sent, r.began, http1, ""})

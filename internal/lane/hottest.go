@@ -22,6 +22,7 @@ var names = [numKept]string{
 	hdrSaveData: "Save-Data", hdrDPR: "Dpr", hdrWidth: "Width", hdrViewportWidth: "Viewport-Width",
 	hdrCacheControl: "Cache-Control", hdrPragma: "Pragma",
 	hdrAvailableDictionary: "Available-Dictionary", hdrSecFetchSite: "Sec-Fetch-Site", hdrRequestID: "X-Request-Id",
+	hdrRange: "Range", hdrIfRange: "If-Range",
 }
 
 // ResetRecent forgets which answers were used. [Lane.HotRequests] then begins with those

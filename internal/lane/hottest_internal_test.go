@@ -37,18 +37,18 @@ func TestHottest(t *testing.T) {
 	secure.Sites.Store(sites)
 	l := New(Options{}, Settings{}, []*Scope{new(Scope), &secure}, meter.New())
 	defer l.Close()
-	put := func(id uint64, target string, varyOn []headerID, v variant) {
+	put := func(id uint64, target string, d demands, v variant) {
 		t.Helper()
 		v.response = &response{offered: offered{answer: &send.Answer{Body: []byte("x"), Size: 1}}, cost: 100}
-		if !l.table.put(key{site: id, target: target}, varyOn, v) {
+		if !l.table.put(key{site: id, target: target}, d, v) {
 			t.Fatal("it was not taken")
 		}
 	}
-	put(7, "/cold", nil, variant{anyCoding: true})
-	put(7, "/hot", nil, variant{coding: codingGzip | codingBrotli})
-	put(7, "/hot", nil, variant{coding: codingAbsent})
-	put(7, "/vary", []headerID{hdrHost, hdrAccept, hdrCookie}, variant{anyCoding: true, values: []string{"A.example:1", "image/webp", ""}})
-	put(8, "/gone", nil, variant{anyCoding: true})
+	put(7, "/cold", demands{}, variant{anyCoding: true})
+	put(7, "/hot", demands{}, variant{coding: codingGzip | codingBrotli})
+	put(7, "/hot", demands{}, variant{coding: codingAbsent})
+	put(7, "/vary", demands{varyOn: []headerID{hdrHost, hdrAccept, hdrCookie}}, variant{anyCoding: true, values: []string{"A.example:1", "image/webp", ""}})
+	put(8, "/gone", demands{}, variant{anyCoding: true})
 	for i := range l.table.slots { // as find does
 		if e := l.table.slots[i].Load(); e != nil {
 			e.recent.Store(true)

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -273,19 +274,20 @@ func (h *h2Host) Inner(nc net.Conn) {
 // Answer answers a request from the table.
 func (h *h2Host) Answer(dst []byte, id uint32, fields []hpack.HeaderField, room h2.Room) (out []byte, sent int, ok bool) {
 	s := scratchPool.Get().(*scratch)
-	defer scratchPool.Put(s)
+	defer s.release()
 	n, ok := matchFields(s.buf[:0], fields, &s.req)
 	if !ok {
 		return dst, 0, false
 	}
 	now := time.Now()
 	c, q, req := h.Conn, &s.req, s.buf[:n]
+	settings := c.lane.settings.Load()
 	r := c.lane.table.find(c.scope.Sites.Load().ID(q.value(req, hdrHost)), req, q, now.Unix())
-	if r == nil {
+	if r == nil || !settings.allow(req, q) {
 		return dst, 0, false
 	}
-	notModified, ok := r.choose(req, q)
-	if !ok {
+	r, notModified := r.choose(req, q)
+	if r == nil {
 		return dst, 0, false
 	}
 	a, status, size := r.answer, r.status, int(r.answer.Size)
@@ -309,7 +311,7 @@ func (h *h2Host) Answer(dst []byte, id uint32, fields []hpack.HeaderField, room 
 			return dst, 0, false
 		}
 	}
-	if r.gate != nil && !r.admits(c.RemoteAddr(), q, req, now, c.lane.settings.Load()) {
+	if r.gate != nil && !r.admits(c.RemoteAddr(), q, req, now, settings) {
 		return dst, 0, false
 	}
 	out = h2.AppendHeaders(dst, id, block, size == 0)
@@ -317,7 +319,7 @@ func (h *h2Host) Answer(dst []byte, id uint32, fields []hpack.HeaderField, room 
 		out = h2.AppendData(out, id, body[:size], room.Frame)
 	}
 	c.lane.meters.Sent.Copied.Add(c.shard, uint64(len(out)-len(dst)))
-	c.record(c.lane.settings.Load().Log, answerRecord{r, q, req, status, int64(size), now, "HTTP/2.0", ""})
+	c.record(settings.Log, answerRecord{r, q, req, status, int64(size), now, "HTTP/2.0", ""})
 	return out, size, true
 }
 
@@ -331,14 +333,14 @@ func readFile(r *response, body []byte, second int64) bool {
 		return false
 	}
 	defer a.File.Release()
-	if !a.File.Warm(second) {
+	if !a.File.Warm(second) && (r.status != http.StatusPartialContent || !a.File.InMemory(a.Base, a.Size)) {
 		return false
 	}
 	n, err := a.File.ReadAt(body, a.Base)
 	if err != nil || n < len(body) {
 		return false
 	}
-	a.File.WasSent(second)
+	r.fileSent(second)
 	return true
 }
 
@@ -370,6 +372,7 @@ func matchFields(b []byte, fields []hpack.HeaderField, r *request) (n int, ok bo
 		return 0, false
 	}
 	b, r.headers[hdrHost] = appendValue(b, authority)
+	r.fields = rest
 	te := false
 	for i := range rest {
 		if rest[i].Name == "te" { // net/http takes one
@@ -442,25 +445,34 @@ func appendValue(b []byte, value string) ([]byte, span) {
 	return b, span{uint16(from), uint16(len(b))}
 }
 
-// matchHPACKField is matchField for a field of HTTP/2.
+// matchHPACKField is matchField for a field of HTTP/2. Its name is in lower case, and there
+// are no blanks around its value (RFC 9113, 8.2.1). It accepts no field of the connection
+// (8.2.2).
 func matchHPACKField(b []byte, f *hpack.HeaderField, r *request) ([]byte, bool) {
 	v := f.Value
-	if v == "" || v[0] == ' ' || v[len(v)-1] == ' ' || len(b)+len(v) > maxHead || !message.Printable(bytesOf(v)) {
+	if v != "" && (blank(v[0]) || blank(v[len(v)-1])) || !message.Text(bytesOf(v)) {
 		return b, false
 	}
-	name := bytesOf(f.Name)
-	id := keptHeader(name)
+	id := lookupLower(bytesOf(f.Name))
 	switch {
 	case id == hdrHost:
 		return b, false // :authority says it
-	case id == hdrCookie && r.has(id): // in parts (RFC 9113, 8.2.3)
-		return b, true
-	case id != hdrRefuse:
-		if r.has(id) {
+	case id < numKept:
+		if v == "" || len(b)+len(v) > maxHead {
 			return b, false
+		}
+		if r.has(id) {
+			return b, id == hdrCookie || r.repeat(id) // a Cookie may come in parts (RFC 9113, 8.2.3)
 		}
 		b, r.headers[id] = appendValue(b, v)
 		return b, true
+	case f.Name == "keep-alive", strings.ContainsFunc(f.Name, isUpper):
+		return b, false
+	case id == hdrUnknown, f.Name == "content-type":
+		r.unknown = true
+		return b, true
 	}
-	return b, harmlessHeader(name) == hdrHarmless && f.Name != "keep-alive" && f.Name != "content-type"
+	return b, id == hdrHarmless
 }
+
+func isUpper(c rune) bool { return 'A' <= c && c <= 'Z' }

@@ -43,19 +43,20 @@ func AnswerHTTP3(w http.ResponseWriter, r *http.Request) bool {
 
 func (v *HTTP3Conn) answer(w http.ResponseWriter, r *http.Request) bool {
 	s := scratchPool.Get().(*scratch)
-	defer scratchPool.Put(s)
+	defer s.release()
 	n, ok := matchParsed(s.buf[:0], r, &s.req)
 	if !ok {
 		return false
 	}
 	now := time.Now()
 	q, req := &s.req, s.buf[:n]
+	settings := v.lane.settings.Load()
 	found := v.lane.table.find(v.scope.Sites.Load().ID(q.value(req, hdrHost)), req, q, now.Unix())
-	if found == nil {
+	if found == nil || !settings.allow(req, q) {
 		return false
 	}
-	notModified, ok := found.choose(req, q)
-	if !ok {
+	found, notModified := found.choose(req, q)
+	if found == nil {
 		return false
 	}
 	a, status, size := found.answer, found.status, int(found.answer.Size)
@@ -76,7 +77,7 @@ func (v *HTTP3Conn) answer(w http.ResponseWriter, r *http.Request) bool {
 			return false
 		}
 	}
-	settings, sent := v.lane.settings.Load(), 0
+	sent := 0
 	if !found.admits(v.client, q, req, now, settings) {
 		return false
 	}
@@ -181,24 +182,17 @@ func matchParsed(b []byte, r *http.Request, q *request) (n int, ok bool) {
 		return 0, false
 	}
 	b, q.headers[hdrHost] = appendValue(b, authority)
-	var lower [maxHeaderName]byte
+	q.header = r.Header
 	for name, values := range r.Header {
-		if len(values) != 1 || len(name) > maxHeaderName {
-			return 0, false
-		}
-		for i := range len(name) {
-			c := name[i]
-			if 'A' <= c && c <= 'Z' {
-				c += 'a' - 'A'
+		var buf [maxHeaderName]byte
+		f := hpack.HeaderField{Name: view(appendLower(buf[:0], name))}
+		for _, f.Value = range values {
+			if f.Name == "te" && f.Value == "trailers" {
+				continue
 			}
-			lower[i] = c
-		}
-		f := hpack.HeaderField{Name: view(lower[:len(name)]), Value: values[0]}
-		if f.Name == "te" && f.Value == "trailers" {
-			continue
-		}
-		if b, ok = matchHPACKField(b, &f, q); !ok {
-			return 0, false
+			if b, ok = matchHPACKField(b, &f, q); !ok {
+				return 0, false
+			}
 		}
 	}
 	return len(b), finish(b, q) == matched

@@ -9,7 +9,7 @@
 //	Conn.Read     serves those that net/http has: it calls Read, and the lane looks first (conn.go)
 //	match         parses a strict subset of HTTP/1.1; anything else is not hot (match.go)
 //	table.find    site + path (+ query) + variant → finished answer (table.go)
-//	response      the answer's bytes with this second's Date, or 304 (response.go)
+//	response      the answer's bytes with this second's Date, 304, or a part of it (response.go)
 //	send.Socket   one system call (package send)
 //
 // A request that is not hot goes one of three ways. A loop forwards it to an upstream
@@ -23,6 +23,8 @@
 //   - The lane reads requests only while it knows that net/http holds no byte of
 //     an unfinished one (tracker.go). On a connection where it has lost count it
 //     leaves all requests to net/http.
+//   - A header field that the lane does not keep matters to answers that name it
+//     (demands in table.go): requests that have it are not hot for them.
 //   - No answer outlives its rule: an offer is stored under the site that has
 //     answered the request, with a Version taken before its content was read.
 //   - The lane has all timeouts: net/http cannot, as it does not see the requests
@@ -85,8 +87,9 @@ type Settings struct {
 	// Tracer says from which requests an id is taken over, for the log. nil: none.
 	Tracer *trace.Tracer
 
-	clientHeader headerID // the field that Clients reads
-	idHeader     headerID // the field with a request's id; numKept: none that the lane knows
+	clientHeader headerID // the field that Clients reads; hdrRefuse: none, or it is in unkept
+	idHeader     headerID // the field with a request's id, likewise
+	unkept       []string // fields whose values the lane does not keep: a request that has one is not hot
 }
 
 // Scope is what one kind of listener serves: the plain ones, the TLS ones.
@@ -159,8 +162,7 @@ func New(o Options, s Settings, scopes []*Scope, m *meter.Meters) *Lane {
 	for i := range l.conns {
 		l.conns[i].conns = map[*Conn]struct{}{}
 	}
-	s.idHeader = numKept
-	l.settings.Store(&s)
+	l.Set(s)
 	l.done.Add(1)
 	go l.sweeper()
 	return l
@@ -168,13 +170,7 @@ func New(o Options, s Settings, scopes []*Scope, m *meter.Meters) *Lane {
 
 // Set changes the settings, for open connections too.
 func (l *Lane) Set(s Settings) {
-	if s.Clients != nil {
-		s.clientHeader = lookupHeader([]byte(s.Clients.Header()))
-	}
-	s.idHeader = numKept
-	if field := s.Tracer.Header(); field != "" {
-		s.idHeader = lookupHeader([]byte(field))
-	}
+	s.watch()
 	l.settings.Store(&s)
 }
 

@@ -2,6 +2,11 @@ package lane
 
 import (
 	"bytes"
+	"net/http"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http2/hpack"
 
 	"millrace/internal/wire/message"
 )
@@ -30,13 +35,19 @@ type request struct {
 	query    span // after the question mark; empty without one
 	hasQuery bool
 	headers  [numKept]span // values of the kept headers; {0,0}: absent
+	repeated uint32        // kept headers that came more than once, by their ids: headers has the first
+	unknown  bool          // there are headers that no list has
 	coding   coding        // the set of codings in Accept-Encoding
+
+	// The fields, where another parser has read them: HTTP/2's, or HTTP/3's.
+	fields []hpack.HeaderField
+	header http.Header
 }
 
 // match parses the request head at the start of b. It accepts a strict subset of what
 // net/http accepts: GET or HEAD, origin-form, HTTP/1.1, one Host, no percent sign in the
-// path, only headers that are kept or harmless, no body. n is the length of the head when
-// it matched. It is a pure function of b and allocates nothing.
+// path, no header that lookupHeader refuses or that has to do with framing, no body. n is the
+// length of the head when it matched. It is a pure function of b and allocates nothing.
 func match(b []byte, r *request) (n int, v verdict) {
 	if len(b) > maxHead {
 		b = b[:maxHead]
@@ -45,11 +56,11 @@ func match(b []byte, r *request) (n int, v verdict) {
 	if v != matched {
 		return 0, v
 	}
-	r.headers = [numKept]span{}
+	r.headers, r.repeated, r.unknown = [numKept]span{}, 0, false
 	for {
 		end := bytes.IndexByte(b[n:], '\n')
 		if end < 0 {
-			return 0, shortIf(len(b) < maxHead && message.Printable(bytes.TrimSuffix(b[n:], []byte{'\r'})))
+			return 0, shortIf(len(b) < maxHead && message.Text(bytes.TrimSuffix(b[n:], []byte{'\r'})))
 		}
 		if end == 0 || b[n+end-1] != '\r' {
 			return 0, refused
@@ -106,32 +117,88 @@ func matchRequestLine(b []byte, r *request) (n int, v verdict) {
 // isPrefix reports whether b is the beginning of want, but not all of it.
 func isPrefix(b []byte, want string) bool { return len(b) < len(want) && string(b) == want[:len(b)] }
 
-// matchField parses the header line b[from:to]. It accepts only "Name: value" with exactly
-// one space, as all clients write it.
+// matchField parses the header line b[from:to], as RFC 9112, 5.1 has it: a name, a colon,
+// and a value with blanks around it or none. Without a value it accepts only headers that are
+// not kept.
 func matchField(b []byte, from, to int, r *request) bool {
 	line := b[from:to]
 	colon := bytes.IndexByte(line, ':')
-	if colon <= 0 || colon+2 >= len(line) || line[colon+1] != ' ' {
+	if colon <= 0 {
 		return false
 	}
 	id := lookupHeader(line[:colon])
 	if id == hdrRefuse {
 		return false
 	}
-	value := line[colon+2:]
-	if value[0] == ' ' || value[len(value)-1] == ' ' || !message.Printable(value) {
+	begin, end := colon+1, len(line)
+	for begin < end && blank(line[begin]) {
+		begin++
+	}
+	for begin < end && blank(line[end-1]) {
+		end--
+	}
+	value := line[begin:end]
+	if !message.Printable(value) && !message.Text(value) {
 		return false
 	}
-	switch {
-	case id == hdrConnection:
-		return string(value) == "keep-alive"
-	case id >= numKept:
-		return id == hdrHarmless
-	case r.headers[id].to != 0: // twice
+	if id < numKept {
+		if len(value) == 0 || r.has(id) && !r.repeat(id) {
+			return false
+		}
+		if !r.repeats(id) {
+			r.headers[id] = span{uint16(from + begin), uint16(from + end)}
+		}
+		return true
+	}
+	switch id {
+	case hdrHarmless:
+		return true
+	case hdrUnknown:
+		r.unknown = true
+		return true
+	case hdrConnection:
+		return string(value) == "keep-alive" || string(value) == "Keep-Alive"
+	case hdrTE:
+		return string(value) == "trailers"
+	}
+	return false
+}
+
+func blank(c byte) bool { return c == ' ' || c == '\t' }
+
+// repeat notes that a kept header comes once more. It refuses where one is all that a request
+// may have, and where all of them together decide.
+func (r *request) repeat(id headerID) bool {
+	switch id {
+	case hdrHost, hdrAcceptEncoding, hdrIfNoneMatch, hdrIfModifiedSince, hdrRange, hdrIfRange, hdrAvailableDictionary, hdrSecFetchSite:
 		return false
 	}
-	r.headers[id] = span{uint16(from + colon + 2), uint16(to)}
+	r.repeated |= 1 << id
 	return true
+}
+
+// repeats reports whether a kept header came more than once. What depends on such a header must
+// not depend on its first value alone. id may also be hdrRefuse, for no header.
+func (r *request) repeats(id headerID) bool { return id < numKept && r.repeated&(1<<id) != 0 }
+
+// hasField reports whether a request has a field with a name, which is canonical.
+func (r *request) hasField(b []byte, name string) bool {
+	switch {
+	case r.fields != nil:
+		return slices.ContainsFunc(r.fields, func(f hpack.HeaderField) bool { return strings.EqualFold(f.Name, name) })
+	case r.header != nil:
+		return r.header[name] != nil
+	}
+	for n := bytes.IndexByte(b, '\n') + 1; ; {
+		line, _, more := bytes.Cut(b[n:], []byte{'\n'})
+		if !more || len(line) <= 1 { // the empty line
+			return false
+		}
+		if len(line) > len(name) && line[len(name)] == ':' && strings.EqualFold(view(line[:len(name)]), name) {
+			return true
+		}
+		n += len(line) + 1
+	}
 }
 
 // finish checks what is only known at the end of the head.

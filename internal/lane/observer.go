@@ -75,6 +75,9 @@ func (w *Observer) Settle(r *http.Request, status int, header http.Header, lengt
 	if a == nil || r.Method != http.MethodGet || status != http.StatusOK || a.Code() != status || length != a.Size || !sent(header, a.Header) {
 		return
 	}
+	if !listed(r.Header) {
+		return
+	}
 	rule := w.rule
 	for _, name := range rule.VaryOn {
 		if !slices.Equal(r.Header.Values(name), w.seen.Values(name)) {
@@ -82,8 +85,19 @@ func (w *Observer) Settle(r *http.Request, status int, header http.Header, lengt
 		}
 	}
 	rule.VaryOn = slices.Concat(rule.VaryOn, alsoByForeign)
-	rule.WithQuery = true
+	rule.WithQuery, rule.strict = true, true
 	Offer(r, a, rule)
+}
+
+// listed reports whether each field has a name that the lane knows, and stands once: what
+// middleware makes of others, the lane cannot tell.
+func listed(h http.Header) bool {
+	for name, values := range h {
+		if id := lookupHeader([]byte(name)); id == hdrUnknown || id == hdrRefuse || len(values) > 1 {
+			return false
+		}
+	}
+	return true
 }
 
 // sent reports whether the fields that were sent are those of an answer, besides those

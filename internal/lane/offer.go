@@ -13,6 +13,7 @@ import (
 	"millrace/internal/access/admit"
 	"millrace/internal/observe/meter"
 	"millrace/internal/observe/trace"
+	"millrace/internal/wire/field"
 	"millrace/internal/wire/send"
 )
 
@@ -43,8 +44,8 @@ type Rule struct {
 	// those of its Vary among them. The lane does not answer a request in which one
 	// of them differs. Accept-Encoding is compared as the set of codings that it
 	// names. An answer that varies on Authorization or Cookie is only sent to
-	// requests without them. A header that the lane does not know must have been
-	// absent: requests that have it go to net/http.
+	// requests without them. A header whose values the lane does not keep must have been
+	// absent, and must be absent in those requests.
 	VaryOn []string
 	// Version must have been taken before the answer's content was read.
 	Version Version
@@ -63,8 +64,14 @@ type Rule struct {
 	// the path with any query.
 	WithQuery bool
 
-	always       http.Header // Scope.Always
-	applyHeaders func(h http.Header, status int, contentType []string)
+	strict bool // see demands
+	answerRules
+}
+
+// answerRules are what changes the header of an answer.
+type answerRules struct {
+	always http.Header                                           // Scope.Always
+	apply  func(h http.Header, status int, contentType []string) // Policy.ApplyHeaders
 }
 
 // without returns Lines without the fields for which drop returns true.
@@ -109,31 +116,30 @@ func Offer(r *http.Request, a *send.Answer, rule Rule) {
 	if len(c.info.Vary) > 0 {
 		rule.VaryOn = slices.Concat(rule.VaryOn, c.info.Vary)
 	}
-	varyOn, v, ok := varyBy(r, rule.VaryOn)
-	if !ok {
+	d, v, ok := varyBy(r, rule.VaryOn)
+	if !ok || !d.addGate(c.info.gate) {
 		return
 	}
+	d.strict = rule.strict
 	k := key{site: c.info.site, withQuery: rule.WithQuery, target: r.RequestURI}
 	if path, _, found := strings.Cut(r.RequestURI, "?"); found && !rule.WithQuery {
 		k.target = path
 	}
-	if c.lane.table.has(k, v, a, rule) {
+	if c.lane.table.has(k, &d, v, a, rule) {
 		return
 	}
 	// No request for a path that does not match would find its answer.
 	if !matchable(k.target) || !c.lane.table.admits(k) || !offerable(a, rule) {
 		return
 	}
-	rule.always, rule.applyHeaders = c.scope.always(), c.info.ApplyHeaders
+	rule.answerRules = answerRules{c.scope.always(), c.info.ApplyHeaders}
 	if c.info.DropLine != nil && rule.Lines != nil {
 		rule.Lines = without(rule.Lines, c.info.DropLine)
 	}
 	v.response = newResponse(a, rule, c.info.job)
 	v.response.noLog = c.info.NoLog
-	if v.response.gate, ok = newGate(&c.info, rule.always); !ok {
-		return
-	}
-	if c.lane.table.put(k, varyOn, v) {
+	v.response.gate = newGate(&c.info, rule.always)
+	if c.lane.table.put(k, d, v) {
 		c.lane.meters.LaneOffers.Add(c.shard, 1)
 	}
 }
@@ -142,53 +148,82 @@ func (r *Rule) valid() bool { return r.Version.Valid() && r.Also.Valid() }
 
 // varyBy returns what a request must have in common with r to get the same answer. ok is
 // false when the lane could not compare that.
-func varyBy(r *http.Request, names []string) (varyOn []headerID, v variant, ok bool) {
+func varyBy(r *http.Request, names []string) (d demands, v variant, ok bool) {
 	v.anyCoding = true
 	if n := min(len(names), maxVaryOn); n > 0 {
-		varyOn, v.values = make([]headerID, 0, n), make([]string, 0, n)
+		d.varyOn, v.values = make([]headerID, 0, n), make([]string, 0, n)
 	}
 	for _, name := range names {
-		id, value, ok := varyValue(r, name)
+		id := lookupHeader([]byte(name))
+		if id >= numKept {
+			if !d.addAbsent(name, id) || len(r.Header[textproto.CanonicalMIMEHeaderKey(name)]) > 0 {
+				return d, v, false
+			}
+			continue
+		}
+		value, ok := varyValue(r, name, id)
 		switch {
 		case !ok:
-			return nil, v, false
-		case id == hdrRefuse || slices.Contains(varyOn, id):
+			return d, v, false
+		case slices.Contains(d.varyOn, id):
 		case id == hdrAcceptEncoding:
 			v.anyCoding, v.coding = false, codingAbsent
 			if value != "" {
 				v.coding = codings([]byte(value))
 			}
 			if v.coding == codingUnknown {
-				return nil, v, false
+				return d, v, false
 			}
-		case len(varyOn) == maxVaryOn:
-			return nil, v, false
+		case len(d.varyOn) == maxVaryOn:
+			return d, v, false
 		default:
-			varyOn = append(varyOn, id)
+			d.varyOn = append(d.varyOn, id)
 			v.values = append(v.values, value)
 		}
 	}
-	return varyOn, v, true
+	return d, v, true
 }
 
-// varyValue returns a header's id and its value in r, "" when it is absent. ok is false when
+// varyValue returns the value of a kept header in r, "" when it is absent. ok is false when
 // the lane cannot tell requests apart by it.
-func varyValue(r *http.Request, name string) (id headerID, value string, ok bool) {
-	id = lookupHeader([]byte(name))
+func varyValue(r *http.Request, name string, id headerID) (value string, ok bool) {
 	if id == hdrHost {
-		return id, r.Host, true
+		return r.Host, true
 	}
 	values := r.Header[textproto.CanonicalMIMEHeaderKey(name)]
-	switch {
-	case id == hdrRefuse: // no request with such a header is the lane's
-		return id, "", len(values) == 0 && name != "*"
-	case id >= numKept:
-		return id, "", false
-	case len(values) == 0:
-		return id, "", true
+	if len(values) == 0 {
+		return "", true
 	}
 	secret := id == hdrAuthorization || id == hdrCookie
-	return id, values[0], len(values) == 1 && values[0] != "" && !secret
+	return values[0], len(values) == 1 && values[0] != "" && !secret
+}
+
+// addAbsent demands that a field does not come whose values the lane does not keep. It
+// reports false where that cannot be demanded: fields of the connection may be missing in
+// [http.Request.Header] although they came, and "*" stands for more than fields.
+func (d *demands) addAbsent(name string, id headerID) bool {
+	if hdrConnection <= id && id <= hdrTE || name == "*" || !field.Token(name) {
+		return false
+	}
+	name = textproto.CanonicalMIMEHeaderKey(name)
+	if !slices.Contains(d.absent, name) {
+		d.absent = append(d.absent, name)
+	}
+	return len(d.absent) <= maxVaryOn
+}
+
+// addGate is addAbsent for the fields that an access gate looks at; nil: there is none.
+func (d *demands) addGate(g *admit.Gate) bool {
+	if g == nil {
+		return true
+	}
+	for i := range admit.MaxRates {
+		name := g.Header(i)
+		if id := lookupHeader([]byte(name)); name != "" && id >= numKept && !d.addAbsent(name, id) {
+			return false
+		}
+	}
+	return true
 }
 
 // requestInfo is what the server has told the lane about a request that a handler serves.

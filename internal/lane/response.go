@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"millrace/internal/observe/meter"
+	"millrace/internal/wire/condition"
 	"millrace/internal/wire/send"
 )
 
@@ -28,6 +29,7 @@ type response struct {
 	offered
 	job               *meter.Job
 	noLog             bool  // not in the access log
+	strict            bool  // see demands: conditions must name its validators as they are
 	gate              *gate // nil: everybody may have the answer
 	full, notModified atomic.Pointer[stamped]
 	// The headers of these as header blocks of HTTP/2.
@@ -38,6 +40,7 @@ type response struct {
 	etag                          string // "": the lane has none to compare
 	lastModified                  string // "": the lane has none to compare
 
+	rules    answerRules
 	lines    func(b []byte, now int64) []byte // Rule.Lines
 	headFull []byte                           // the header of the whole answer, without the lines that change
 	head304  []byte                           // the header of 304; nil for another status than 200, which has no conditions
@@ -83,13 +86,15 @@ func newResponse(a *send.Answer, rule Rule, job *meter.Job) *response {
 	r := &response{
 		offered: offeredAs(a, &rule),
 		job:     job,
+		rules:   rule.answerRules,
 		lines:   rule.Lines,
+		strict:  rule.strict,
 		status:  a.Code(),
 	}
 	var buf [1 << 10]byte // appended to and then cloned, so that no spare capacity is kept
-	r.headFull = bytes.Clone(appendHead(buf[:0], r.status, headerFor(a.Header, r.status, rule.applyHeaders), rule.always))
+	r.headFull = bytes.Clone(appendHead(buf[:0], r.status, headerFor(a.Header, r.status, rule.apply), rule.always))
 	if r.status == http.StatusOK {
-		r.head304 = bytes.Clone(appendHead(buf[:0], http.StatusNotModified, headerFor(a.Header, http.StatusNotModified, rule.applyHeaders), rule.always))
+		r.head304 = bytes.Clone(appendHead(buf[:0], http.StatusNotModified, headerFor(a.Header, http.StatusNotModified, rule.apply), rule.always))
 		if wellFormedTag(a.ETag) {
 			r.etag = a.ETag
 		}
@@ -256,20 +261,65 @@ func (s *stamped) withClose() []byte {
 	return append(b, s.bytes[s.head:]...)
 }
 
-// choose decides between the whole answer and 304. ok is false when the lane cannot evaluate
-// the request's condition: it understands one validator that is exactly equal (RFC 9110,
-// 13.1.2 and 13.1.3). Conditions apply only to a 200 (13.2.1).
-func (r *response) choose(b []byte, q *request) (notModified, ok bool) {
+// choose decides what is sent to a request: r, 304 in its place, or a part of it. It returns
+// nil where the handler must decide. Conditions and ranges apply only to a 200 (RFC 9110,
+// 13.2.1 and 14.2).
+func (r *response) choose(b []byte, q *request) (as *response, notModified bool) {
 	if r.status != http.StatusOK {
-		return false, true
+		return r, false
 	}
-	if q.has(hdrIfNoneMatch) {
-		equal := r.etag != "" && string(q.value(b, hdrIfNoneMatch)) == r.etag
-		return equal, equal
+	tag, date, part := q.has(hdrIfNoneMatch), q.has(hdrIfModifiedSince), q.has(hdrRange)
+	if part && (r.strict || len(r.answer.Header["Content-Encoding"]) > 0) { // a cache encodes nothing for such a request
+		return nil, false
 	}
-	if q.has(hdrIfModifiedSince) {
-		equal := r.lastModified != "" && string(q.value(b, hdrIfModifiedSince)) == r.lastModified
-		return equal, equal
+	part = part && !q.headOnly // RFC 9110, 14.2
+	switch {
+	case !tag && !date && !part:
+		return r, false
+	case tag && r.etag != "" && string(q.value(b, hdrIfNoneMatch)) == r.etag, // what most clients send
+		date && !tag && r.lastModified != "" && string(q.value(b, hdrIfModifiedSince)) == r.lastModified:
+		return r, true
+	case r.strict:
+		return nil, false
 	}
-	return false, true
+	var lines [4]string
+	line := func(id headerID, to []string) []string {
+		if !q.has(id) {
+			return nil
+		}
+		to[0] = view(q.value(b, id))
+		return to
+	}
+	f := condition.Fields{
+		IfNoneMatch: line(hdrIfNoneMatch, lines[:1]), IfModifiedSince: line(hdrIfModifiedSince, lines[1:2]), IfRange: line(hdrIfRange, lines[2:3]),
+	}
+	switch {
+	case f.Check(http.MethodGet, r.answer.ETag, r.answer.LastModified) == condition.NotModified:
+		return r, true
+	case part:
+		return r.part(send.PartOf(line(hdrRange, lines[3:]), &f, r.answer)), false
+	}
+	return r, false
+}
+
+// part returns the response for a, which is a part of the answer, all of it, or nil. Nobody
+// else gets the response.
+func (r *response) part(a *send.Answer) *response {
+	switch {
+	case a == r.answer:
+		return r
+	case a == nil:
+		return nil
+	}
+	p := &response{offered: r.offered, job: r.job, noLog: r.noLog, gate: r.gate, rules: r.rules, lines: r.lines, status: a.Status}
+	p.answer = a
+	p.headFull = appendHead(nil, p.status, headerFor(a.Header, p.status, r.rules.apply), r.rules.always)
+	return p
+}
+
+// fileSent notes that the file was sent, if all of it was.
+func (r *response) fileSent(second int64) {
+	if r.status != http.StatusPartialContent {
+		r.answer.File.WasSent(second)
+	}
 }

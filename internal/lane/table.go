@@ -2,6 +2,7 @@ package lane
 
 import (
 	"hash/maphash"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -58,10 +59,41 @@ type key struct {
 // entry is a resource with its variants. It is replaced, never changed.
 type entry struct {
 	key
+	demands
 	hash     uint64
-	varyOn   []headerID // besides Accept-Encoding
 	variants []variant
 	recent   *atomic.Bool // used since evict last looked; shared by the entries that replace this one
+}
+
+// demands are what all variants of an entry want of a request.
+type demands struct {
+	varyOn []headerID // kept headers that each variant has values of, besides Accept-Encoding
+	absent []string   // fields that must not come, with their canonical names
+	// strict: no field may come that no list has, and none twice. It is for handlers of
+	// other programs, which do not say what they look at.
+	strict bool
+}
+
+func (d *demands) equal(o *demands) bool {
+	return slices.Equal(d.varyOn, o.varyOn) && slices.Equal(d.absent, o.absent) && d.strict == o.strict
+}
+
+// allow reports whether one of the variants may answer a request.
+func (d *demands) allow(b []byte, q *request) bool {
+	return len(d.absent) == 0 && !d.strict || d.allowRare(b, q)
+}
+
+// allowRare is allow where there are demands.
+func (d *demands) allowRare(b []byte, q *request) bool {
+	if d.strict && (q.unknown || q.repeated != 0) {
+		return false
+	}
+	for _, name := range d.absent {
+		if q.hasField(b, name) {
+			return false
+		}
+	}
+	return true
 }
 
 // variant is a response, and what a request must say to get it.
@@ -131,6 +163,9 @@ func (t *table) hash(site uint64, target []byte, withQuery bool) uint64 {
 
 // choose returns the response of the variant for a request, nil if there is none.
 func (e *entry) choose(b []byte, q *request) *response {
+	if !e.allow(b, q) {
+		return nil
+	}
 next:
 	for i := range e.variants {
 		v := &e.variants[i]
@@ -138,7 +173,7 @@ next:
 			continue
 		}
 		for j, id := range e.varyOn {
-			if string(q.value(b, id)) != v.values[j] {
+			if string(q.value(b, id)) != v.values[j] || q.repeats(id) {
 				continue next
 			}
 		}
@@ -149,7 +184,7 @@ next:
 
 // put adds or replaces a variant. It reports false when the answer is too
 // large to be kept.
-func (t *table) put(k key, varyOn []headerID, v variant) bool {
+func (t *table) put(k key, d demands, v variant) bool {
 	if v.response.cost > t.budget/maxShare {
 		return false
 	}
@@ -163,8 +198,8 @@ func (t *table) put(k key, varyOn []headerID, v variant) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	slot, old := t.slotFor(h, k)
-	e := &entry{key: k, hash: h, varyOn: varyOn, recent: new(atomic.Bool)}
-	if old != nil && old.key == k && sameIDs(old.varyOn, varyOn) {
+	e := &entry{key: k, demands: d, hash: h, recent: new(atomic.Bool)}
+	if old != nil && old.key == k && old.equal(&d) {
 		e.variants = old.kept(&v)
 		e.recent = old.recent
 	}
@@ -204,13 +239,13 @@ func (t *table) admits(k key) bool {
 
 // has reports whether exactly this answer is stored already: a request that the lane does
 // not match offers it again each time.
-func (t *table) has(k key, v variant, a *send.Answer, rule Rule) bool {
+func (t *table) has(k key, d *demands, v variant, a *send.Answer, rule Rule) bool {
 	offer := offeredAs(a, &rule)
 	h := t.hash(k.site, []byte(k.target), k.withQuery)
 	bucket := h & t.mask &^ (ways - 1)
 	for i := range uint64(ways) {
 		e := t.slots[bucket+i].Load()
-		if e == nil || e.key != k {
+		if e == nil || e.key != k || !e.equal(d) {
 			continue
 		}
 		for j := range e.variants {
@@ -253,16 +288,6 @@ func (v *variant) sameRequest(o *variant) bool {
 		}
 	}
 	return true
-}
-
-func sameIDs(a, b []headerID) bool { return string(idBytes(a)) == string(idBytes(b)) }
-
-func idBytes(ids []headerID) []byte {
-	b := make([]byte, len(ids))
-	for i, id := range ids {
-		b[i] = byte(id)
-	}
-	return b
 }
 
 // slotFor returns the slot for a key: its own, with the entry in it, an empty one, or that

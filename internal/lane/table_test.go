@@ -36,7 +36,7 @@ func answerOf(body string) *send.Answer {
 // keep puts an answer into the table.
 func (s *shelf) keep(k key, a *send.Answer, rule Rule, varyOn []headerID, v variant) bool {
 	v.response = newResponse(a, rule, nil)
-	return s.put(k, varyOn, v)
+	return s.put(k, demands{varyOn: varyOn}, v)
 }
 
 // ask returns the body of the answer to a request, "" when there is none.
@@ -253,13 +253,13 @@ func TestTableValidity(t *testing.T) {
 	// A new life for the same bytes.
 	a := answerOf("again")
 	s.keep(key{1, "/again", false}, a, Rule{Expires: now.Add(-time.Second)}, nil, plain)
-	if s.has(key{1, "/again", false}, plain, a, Rule{Expires: now.Add(time.Hour)}) {
+	if s.has(key{1, "/again", false}, &demands{}, plain, a, Rule{Expires: now.Add(time.Hour)}) {
 		t.Error("an expired answer counts as held")
 	}
-	if !s.has(key{1, "/again", false}, plain, a, Rule{Expires: now.Add(-time.Second)}) {
+	if !s.has(key{1, "/again", false}, &demands{}, plain, a, Rule{Expires: now.Add(-time.Second)}) {
 		t.Error("the very same offer does not count as held")
 	}
-	if s.has(key{1, "/again", false}, plain, a, Rule{Expires: now.Add(-time.Second), Also: many.Now()}) {
+	if s.has(key{1, "/again", false}, &demands{}, plain, a, Rule{Expires: now.Add(-time.Second), Also: many.Now()}) {
 		t.Error("an offer under another version counts as held")
 	}
 }

@@ -51,6 +51,22 @@ var (
 		{Name: "content-length", Value: "0"},
 		{Name: "x-bad", Value: "a\x00b"},
 		{Name: "expect", Value: "nonsense"},
+		{Name: "x-unknown", Value: "1"},
+		{Name: "x-unknown", Value: "a\tb\xff"},
+		{Name: "x_unknown", Value: "1"},
+		{Name: "accept", Value: " a"},
+		{Name: "accept-language", Value: "en "},
+		{Name: "content-type", Value: "application/grpc"},
+		{Name: "content-encoding", Value: "br"},
+		{Name: "if-none-match", Value: `"14", W/"13"`},
+		{Name: "if-none-match", Value: "*"},
+		{Name: "if-modified-since", Value: "Tue, 06 May 2025 07:08:09 GMT"},
+		{Name: "if-modified-since", Value: "tomorrow"},
+		{Name: "range", Value: "bytes=-1"},
+		{Name: "range", Value: "bytes=99-"},
+		{Name: "if-range", Value: `"13"`},
+		{Name: "if-range", Value: `"14"`},
+		{Name: "if-match", Value: `"14"`},
 	}
 )
 

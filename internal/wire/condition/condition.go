@@ -35,26 +35,44 @@ func (r Result) String() string {
 	return "unknown"
 }
 
+// Fields are those of a request that make it conditional, by their lines; nil: the field did
+// not come.
+type Fields struct {
+	IfMatch, IfUnmodifiedSince, IfNoneMatch, IfModifiedSince []string
+	IfRange                                                  []string
+}
+
+// Of returns the fields of a header.
+func Of(h http.Header) Fields {
+	return Fields{h["If-Match"], h["If-Unmodified-Since"], h["If-None-Match"], h["If-Modified-Since"], h["If-Range"]}
+}
+
+// Check is [Fields.Check] for a header.
+func Check(method string, h http.Header, etag string, modified time.Time) Result {
+	f := Of(h)
+	return f.Check(method, etag, modified)
+}
+
 // Check evaluates If-Match, If-Unmodified-Since, If-None-Match and
 // If-Modified-Since in the order of RFC 9110, 13.2.2, for a resource that
 // exists. etag is the selected representation's entity tag with its quotes
 // (and W/ if it is weak), or empty when there is none; modified may be zero.
 // A condition that cannot be parsed holds where the RFC says "ignore", and
 // matches nothing where it is a list of tags.
-func Check(method string, h http.Header, etag string, modified time.Time) Result {
+func (f *Fields) Check(method, etag string, modified time.Time) Result {
 	read := method == http.MethodGet || method == http.MethodHead
 	modified = modified.Truncate(time.Second) // dates in headers have whole seconds
-	if lines, ok := h["If-Match"]; ok {       // 13.1.1
-		if !matches(lines, etag, strongEqual) {
+	if f.IfMatch != nil {                     // 13.1.1
+		if !matches(f.IfMatch, etag, strongEqual) {
 			return PreconditionFailed
 		}
-	} else if since, ok := date(h["If-Unmodified-Since"]); ok && !modified.IsZero() { // 13.1.4
+	} else if since, ok := date(f.IfUnmodifiedSince); ok && !modified.IsZero() { // 13.1.4
 		if modified.After(since) {
 			return PreconditionFailed
 		}
 	}
-	if lines, ok := h["If-None-Match"]; ok { // 13.1.2
-		if !matches(lines, etag, weakEqual) {
+	if f.IfNoneMatch != nil { // 13.1.2
+		if !matches(f.IfNoneMatch, etag, weakEqual) {
 			return Proceed
 		}
 		if read {
@@ -65,25 +83,24 @@ func Check(method string, h http.Header, etag string, modified time.Time) Result
 	if !read {
 		return Proceed // 13.1.3: If-Modified-Since is for GET and HEAD alone
 	}
-	if since, ok := date(h["If-Modified-Since"]); ok && !modified.IsZero() && !modified.After(since) {
+	if since, ok := date(f.IfModifiedSince); ok && !modified.IsZero() && !modified.After(since) {
 		return NotModified
 	}
 	return Proceed
 }
 
-// IfRange reports whether a Range header is to be honoured: there is no
+// Ranges reports whether a Range header is to be honoured: there is no
 // If-Range, or it names exactly this representation (RFC 9110, 13.1.5). A date
 // counts only while it is a strong validator, which one second of age makes it
 // (8.8.2.2); until then a file may have had two contents with that date.
-func IfRange(h http.Header, etag string, modified time.Time) bool {
-	lines, ok := h["If-Range"]
-	if !ok {
+func (f *Fields) Ranges(etag string, modified time.Time) bool {
+	if f.IfRange == nil {
 		return true
 	}
-	if len(lines) != 1 {
+	if len(f.IfRange) != 1 {
 		return false
 	}
-	v := textproto.TrimString(lines[0])
+	v := textproto.TrimString(f.IfRange[0])
 	if tag, rest, ok := scanTag(v); ok {
 		return rest == "" && strongEqual(tag, etag)
 	}

@@ -78,6 +78,17 @@ func Printable(b []byte) bool {
 	return true
 }
 
+// Text reports whether b may be the value of a field (RFC 9110, 5.5): it has no control byte
+// but the tab.
+func Text(b []byte) bool {
+	for _, c := range b {
+		if c < 0x20 && c != '\t' || c == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
 // printable is Printable for a string.
 func printable(s string) bool { return Printable(unsafe.Slice(unsafe.StringData(s), len(s))) }
 

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -31,7 +32,12 @@ func (s span) contentRange(size int64) string {
 // serveRanges answers a request for ranges. It returns false, and has sent nothing, if the
 // whole body is to be sent: without a Range header, or with one that must be ignored.
 func serveRanges(w http.ResponseWriter, r *http.Request, a *Answer) bool {
-	spans, ok := spansOf(r, a)
+	lines := r.Header["Range"]
+	if lines == nil {
+		return false
+	}
+	f := condition.Of(r.Header)
+	spans, ok := spansOf(lines, &f, a)
 	if !ok {
 		return false
 	}
@@ -52,15 +58,14 @@ func serveRanges(w http.ResponseWriter, r *http.Request, a *Answer) bool {
 	return true
 }
 
-// spansOf returns the satisfiable ranges of a request. ok is false if the whole body is to be
-// sent.
-func spansOf(r *http.Request, a *Answer) (spans []span, ok bool) {
-	lines := r.Header["Range"]
+// spansOf returns the satisfiable ranges of a request with these lines of Range. ok is false if
+// the whole body is to be sent.
+func spansOf(lines []string, f *condition.Fields, a *Answer) (spans []span, ok bool) {
 	if len(lines) != 1 || !slices.Equal(a.Header["Accept-Ranges"], []string{"bytes"}) {
 		return nil, false
 	}
 	spans, ok = parseRanges(lines[0], a.Size)
-	return spans, ok && condition.IfRange(r.Header, a.ETag, a.LastModified)
+	return spans, ok && f.Ranges(a.ETag, a.LastModified)
 }
 
 // refuseRange answers 416: none of the ranges is satisfiable (RFC 9110, 15.5.17).
@@ -72,10 +77,36 @@ func refuseRange(w http.ResponseWriter, a *Answer) {
 // setPart sends the status and the header for one range.
 func setPart(w http.ResponseWriter, a *Answer, s span) {
 	setHeader(w, a, false)
-	h := w.Header()
-	h["Content-Range"] = []string{s.contentRange(a.Size)}
-	h["Content-Length"] = []string{strconv.FormatInt(s.length, 10)}
+	s.describe(w.Header(), a)
 	w.WriteHeader(http.StatusPartialContent)
+}
+
+// describe sets the fields that a part has instead of those of the whole answer.
+func (s span) describe(h http.Header, a *Answer) {
+	h["Content-Range"] = []string{s.contentRange(a.Size)}
+	h[contentLength] = []string{strconv.FormatInt(s.length, 10)}
+}
+
+// PartOf returns what [Serve] sends of a, whose status is 200, to a GET with these lines of
+// Range: a itself, or a part of it as an answer of its own with status 206. It returns nil for
+// several ranges and for none that can be satisfied.
+func PartOf(lines []string, f *condition.Fields, a *Answer) *Answer {
+	spans, ok := spansOf(lines, f, a)
+	switch {
+	case !ok:
+		return a
+	case len(spans) != 1:
+		return nil
+	}
+	s, part := spans[0], *a
+	part.Status, part.Size, part.Header = http.StatusPartialContent, s.length, maps.Clone(a.Header)
+	s.describe(part.Header, a)
+	if a.File != nil {
+		part.Base += s.start
+	} else {
+		part.Body = a.Body[s.start : s.start+s.length]
+	}
+	return &part
 }
 
 // Part returns the range of a request, for callers whose body has a known size but is still
@@ -86,7 +117,8 @@ func Part(r *http.Request, a *Answer) (start, length int64, ok bool) {
 	if r.Method != http.MethodGet {
 		return 0, 0, false
 	}
-	spans, ok := spansOf(r, a)
+	f := condition.Of(r.Header)
+	spans, ok := spansOf(r.Header["Range"], &f, a)
 	switch {
 	case !ok || len(spans) > 1:
 		return 0, 0, false

@@ -55,3 +55,6 @@ func Queued(net.Conn) (n int, ok bool) { return 0, false }
 func (*Socket) SendFile([]byte, *Section) (nHead, nFile int64, err error) {
 	panic("send: no raw sockets on this system")
 }
+
+// InMemory returns false: it is not known.
+func (*File) InMemory(_, _ int64) bool { return false }
