@@ -71,13 +71,26 @@ const missing = 0.01
 
 // missedAnswer says that an open loop did not send what was due; empty: it did.
 func missedAnswer(cfg load.Config, got *load.Result) string {
-	_, ended := got.Failed()
-	due := float64(ended + got.Unanswered + got.Dropped)
-	if share := float64(got.Dropped) / due; share > missing {
-		return fmt.Sprintf("Asked %s/s, got %s/s; %.0f %% were never sent, since all %d connections were waiting for answers",
-			thousands(due/got.Took.Seconds()), thousands(float64(got.Requests)/got.Took.Seconds()), 100*share, cfg.Connections*max(1, cfg.Streams))
+	asked := meanRate(cfg)
+	if share := float64(got.Dropped) / (asked * got.Took.Seconds()); share > missing {
+		return fmt.Sprintf("Asked %s/s, got %s/s; %.0f %% were never sent, since every connection was waiting for an answer",
+			thousands(asked), thousands(float64(got.Requests)/got.Took.Seconds()), 100*min(share, 1))
 	}
 	return ""
+}
+
+// meanRate is what an open loop asks in its window, in requests/s.
+func meanRate(cfg load.Config) float64 {
+	rate, asked, length := cfg.Rate, 0.0, 0.0
+	for _, s := range cfg.Stages {
+		asked += (rate + s.Rate) / 2 * s.Length.Seconds()
+		length += s.Length.Seconds()
+		rate = s.Rate
+	}
+	if length == 0 {
+		return rate
+	}
+	return asked / length
 }
 
 // failedAnswer says how many requests failed; empty: hardly any.

@@ -134,7 +134,8 @@ func TestGates(t *testing.T) {
 		{"steal of one arm unreadable, of another too much", nameSteal, Limits{}, []Slot{with(good(), func(s *Slot) { s.Steal = -1 }), with(good(), func(s *Slot) { s.Arm, s.Steal = "b", 0.5 })}, record.Failed, "b on index: 50 %"},
 		{"steal of one arm unreadable", nameSteal, Limits{}, []Slot{with(good(), func(s *Slot) { s.Steal = -1 }), with(good(), func(s *Slot) { s.Arm = "b" })}, record.Unknown, "nginx on index; furthest out of the others: b on index"},
 		{"nobody else", nameOthers, Limits{}, []Slot{good()}, record.Passed, "0 % used by other programs"},
-		{"somebody else", nameOthers, Limits{}, []Slot{with(good(), func(s *Slot) { s.Others, s.Takers = 0.3, "of 2 cores had, on average: gcc 0.60" })}, record.Doubtful, "up to 30 % used by other programs, in block 0; of 2 cores had, on average: gcc 0.60"},
+		{"somebody else", nameOthers, Limits{}, []Slot{with(good(), func(s *Slot) { s.Others, s.Takers = 0.3, "of 2 cores had, on average: gcc 0.60" })}, record.Doubtful, "30 % used by other programs; of 2 cores had, on average: gcc 0.60"},
+		{"somebody else beside one block", nameOthers, Limits{}, []Slot{good(), with(good(), func(s *Slot) { s.Block, s.Others, s.Takers = 1, 0.3, "gcc" })}, record.Doubtful, "30 % used by other programs in block 1, the worst; gcc"},
 		{"nobody looked", nameOthers, Limits{}, []Slot{with(good(), func(s *Slot) { s.Others = -1 })}, record.Unknown, "cannot be read"},
 		{"another limit", nameSteal, Limits{Steal: 0.6}, []Slot{with(good(), func(s *Slot) { s.Steal = 0.5 })}, record.Passed, "50 %"},
 	} {

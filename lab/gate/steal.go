@@ -56,8 +56,12 @@ func (l Limits) milder(g gauge, judged record.Gate, groups [][]Slot) record.Gate
 		}
 	case nameOthers: // who disturbs one arm disturbs those of the same block: the worst is told
 		judged.Status = record.Doubtful
-		worst := slices.MaxFunc(slices.Concat(groups...), func(a, b Slot) int { return cmp.Compare(a.Others, b.Others) })
-		judged.Detail = fmt.Sprintf("up to %s used by other programs, in block %d", percent(worst.Others), worst.Block)
+		all := slices.Concat(groups...)
+		worst := slices.MaxFunc(all, func(a, b Slot) int { return cmp.Compare(a.Others, b.Others) })
+		judged.Detail = percent(worst.Others) + " used by other programs"
+		if len(all) > 1 {
+			judged.Detail += fmt.Sprintf(" in block %d, the worst", worst.Block)
+		}
 		if worst.Takers != "" {
 			judged.Detail += "; " + worst.Takers
 		}
