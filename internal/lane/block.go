@@ -32,7 +32,12 @@ func (r *response) block(second int64, notModified bool) []byte {
 func appendBlock(b, text []byte) []byte {
 	line, rest, _ := bytes.Cut(text, []byte("\r\n"))
 	const proto = "HTTP/1.1 "
-	b = appendStatus(b, view(line[len(proto):len(proto)+3]))
+	return appendFields(appendStatus(b, view(line[len(proto):len(proto)+3])), rest)
+}
+
+// appendFields is appendBlock for lines of fields, up to the empty one if there is one.
+func appendFields(b, rest []byte) []byte {
+	var line []byte
 	var room [64]byte // more than most names have
 	for {
 		line, rest, _ = bytes.Cut(rest, []byte("\r\n"))

@@ -6,38 +6,42 @@ import (
 
 	"golang.org/x/net/http2/hpack"
 
-	"millrace/internal/wire/h2"
 	"millrace/internal/wire/message"
 )
 
-// A request over HTTP/2 is forwarded as one over HTTP/1.1 is, but its connection
-// goes on meanwhile, with many calls at a time. What a worker does there, net/http
-// does here: it gets all of the connection's calls at once, and the connection
-// leaves its loop.
+// A request over HTTP/2 is forwarded as one over HTTP/1.1 is, but its connection goes on
+// meanwhile, with many calls at a time. What is not forwarded, or no longer, a worker serves
+// (through_http2.go).
 
 // Forward implements [h2.Host].
-func (h *h2Host) Forward(id uint32, fields []hpack.HeaderField) (taken, marked bool) {
-	if !h.wire.onLoop() {
-		return false, false
+func (h *h2Host) Forward(id uint32, fields []hpack.HeaderField) (taken bool) {
+	if !h.looped || h.lane.through == nil {
+		return false
 	}
 	lp := h.ownerLoop()
-	if !lp.canForward(h.Conn) || !parseFields(&lp.ensureForwarding().request, fields) {
-		return false, false
+	head := &lp.ensureForwarding().request
+	if !parseFields(head, fields) {
+		return false
 	}
-	f := lp.fwd.take()
-	f.c, f.stream, f.fields = h.Conn, id, append(f.fields[:0], fields...)
-	if started, sent := lp.forwardCall(f, nil); !sent {
-		if started != nil {
-			h.handoffs.put(id, started)
+	var started RoundTrip
+	if lp.canForward(h.Conn) {
+		f := lp.fwd.take()
+		f.c, f.stream, f.fields = h.Conn, id, append(f.fields[:0], fields...)
+		var sent bool
+		if started, sent = lp.forwardCall(f, nil); sent {
+			h.calls = append(h.calls, f)
+			if !f.waits && !lp.watchUpstream(f) {
+				lp.toWorker(f)
+			}
+			return true
 		}
-		return false, started != nil
+		parseFields(head, fields) // the forwarder may have changed it
 	}
-	h.calls = append(h.calls, f)
-	if !f.waits && !lp.watchUpstream(f) {
-		lp.discardCall(f) // a GET may be sent again
-		return false, false
+	if lp.serveStream(h, id, head, started) {
+		return true
 	}
-	return true, false
+	discard(&started)
+	return false
 }
 
 // parseFields makes a head of the fields of a request.
@@ -47,7 +51,7 @@ func parseFields(head *message.Request, fields []hpack.HeaderField) bool {
 		return false
 	}
 	for i := range rest {
-		if rest[i].Name == h2.Mark || !head.Add(rest[i].Name, rest[i].Value) {
+		if !head.Add(rest[i].Name, rest[i].Value) {
 			return false
 		}
 	}
@@ -69,33 +73,17 @@ func (h *h2Host) Cancel(id uint32) {
 			return
 		}
 	}
-	if x := h.handoffs.take(id); x != nil {
-		x.Discard()
-	}
 }
 
-// Handoff implements [h2.Host].
-func (h *h2Host) Handoff(pass func(id uint32, fields []hpack.HeaderField)) {
-	lp := h.ownerLoop()
-	for len(h.calls) > 0 {
-		f := h.calls[0]
-		pass(f.stream, f.fields)
-		id := f.stream
-		h.handoffs.put(id, lp.endCall(f))
+// streamToWorker has a worker go on with a call.
+func (lp *loop) streamToWorker(f *call) {
+	h, id := f.c.h2host, f.stream
+	parsed := parseFields(&lp.fwd.request, f.fields)
+	started := lp.endCall(f)
+	if !parsed || !lp.serveStream(h, id, &lp.fwd.request, started) { // it was parsed before
+		discard(&started)
+		_ = h.Conn.Close()
 	}
-}
-
-// releaseStreams has net/http go on with all calls of a connection.
-func (lp *loop) releaseStreams(c *Conn) {
-	defer lp.recoverPanic(c)
-	if c.h2conn.Load().Handoff() != nil {
-		_ = c.Close()
-		return
-	}
-	if len(c.wire.unsent) > 0 && c.reading.pending == nil {
-		c.reading.pending = new(pendingWrite)
-	}
-	lp.serveHTTP2(c)
 }
 
 // replyStream answers a call with what is in fwd. It is written at the end of
@@ -133,16 +121,13 @@ func (lp *loop) sendReplies() {
 
 func (lp *loop) sendStreams(c *Conn) {
 	defer lp.recoverPanic(c)
-	if !c.h2host.needsFlush {
-		return // it has left the loop meanwhile
-	}
 	c.h2host.needsFlush = false
-	if c.state.load().ended() || c.h2host.pendingInner != nil || c.h2host.mustLeave || c.reading.pending != nil {
+	if c.state.load().ended() || c.reading.pending != nil {
 		return
 	}
 	err := c.h2conn.Load().Flush()
 	switch {
-	case len(c.wire.unsent) > 0:
+	case c.wire.full():
 		c.reading.pending = &pendingWrite{closing: err != nil}
 		lp.serveHTTP2(c)
 	case err != nil:

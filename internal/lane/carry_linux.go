@@ -10,6 +10,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"millrace/internal/wire/epoll"
+	"millrace/internal/wire/lean"
 	"millrace/internal/wire/message"
 	"millrace/internal/wire/send"
 )
@@ -110,15 +111,14 @@ func (lp *loop) canForward(c *Conn) bool {
 	if l.forwarder == nil || !c.scope.Sites.Load().Passes() || l.draining.Load() || l.unsent.Load() > maxUnsent {
 		return false
 	}
-	if c.wire == nil {
-		return c.canServeDirect()
-	}
-	return l.through != nil
+	return c.canServeDirect()
 }
 
-// forward passes the request on that b begins with, if it may be forwarded.
-func (lp *loop) forward(c *Conn, b []byte) bool {
-	if c.startedOnLoop() || !lp.canForward(c) {
+// pass has an upstream or a worker answer the request that b begins with. It returns false if
+// the request is not complete or for net/http, and where more is true, so that more can be
+// read, also if its body is not complete.
+func (lp *loop) pass(c *Conn, b []byte, more bool) bool {
+	if !c.canServeDirect() {
 		return false
 	}
 	n, v := message.End(b)
@@ -127,7 +127,23 @@ func (lp *loop) forward(c *Conn, b []byte) bool {
 	}
 	k := lp.ensureForwarding()
 	text := string(b[:n])
-	if !k.request.Parse(text) || k.request.Upgrades || k.request.Length > int64(len(b)-n) {
+	if !k.request.Parse(text) || more && k.request.Length > int64(len(b)-n) {
+		return false
+	}
+	if !c.startedOnLoop() && lp.canForward(c) {
+		if lp.forward(c, b, text) {
+			return true
+		}
+		k.request.Parse(text) // the forwarder may have changed it
+	}
+	return lp.submit(c, b[n:])
+}
+
+// forward passes the request on that b begins with, whose head is text, and in fwd, if it may
+// be forwarded.
+func (lp *loop) forward(c *Conn, b []byte, text string) bool {
+	k, n := lp.fwd, len(text)
+	if k.request.Upgrades || k.request.Length > int64(len(b)-n) {
 		return false
 	}
 	size := int(k.request.Length)
@@ -375,24 +391,25 @@ func (lp *loop) expireIn(a *callList) {
 	}
 }
 
-// toWorker has a goroutine go on with a call: a worker, or net/http's.
+// toWorker has a worker go on with a call.
 func (lp *loop) toWorker(f *call) {
 	c, head := f.c, f.head
 	if f.stream != 0 {
-		lp.releaseStreams(c)
+		lp.streamToWorker(f)
 		return
 	}
 	c.readAhead = append(c.readAhead, f.kept...)
 	c.started = lp.endCall(f)
-	if c.wire == nil {
-		lp.lane.workers.submit(task{c, head})
+	x := lean.New(head)
+	if x == nil { // net/http refuses the target
+		c.state.set(stateReading)
+		c.setMode(loopServes)
+		rest := c.readAhead
+		c.readAhead = nil
+		lp.leaveWith(c, append([]byte(head), rest...))
 		return
 	}
-	c.readAhead = append([]byte(head), c.readAhead...)
-	c.state.set(stateReading)
-	c.setMode(loopServes)
-	c.startHeadTimeout(len(c.readAhead))
-	c.leave()
+	lp.lane.workers.submit(task{c: c, exchange: x})
 }
 
 // endCall ends a call for whoever goes on with its round trip.
@@ -467,7 +484,7 @@ func (lp *loop) reply(f *call) {
 	p.Sent(c, &k.reply)
 	c.state.set(stateReading) // a drain that begins now either sees this, or is seen below
 	c.awaitRequest(time.Now(), lp.lane.settings.Load())
-	if !c.resume() || err != nil {
+	if !c.resume(false) || err != nil {
 		if pending != nil {
 			pending.release()
 		}
@@ -504,7 +521,7 @@ func (lp *loop) sendReply(c *Conn) (pending *pendingWrite, err error) {
 	} else {
 		k.head, body = append(k.head, body...), nil
 		n, err = c.seal(k.head, nil)
-		whole = len(c.wire.unsent) == 0
+		whole = !c.wire.full()
 	}
 	l.meters.Sent.Copied.Add(c.shard, uint64(n))
 	if pending = l.remainder(k.head, body, n); pending == nil && !whole {

@@ -87,36 +87,6 @@ func TestPassageOfACutConnection(t *testing.T) {
 	<-client.gone
 }
 
-// What a handler has taken is not discarded when its connection is closed, and what no
-// handler has taken is. The mark of a stream is for Begin alone.
-func TestHandoffsOfHTTP2(t *testing.T) {
-	taken, left := &patientPassage{discarded: make(chan struct{})}, &patientPassage{discarded: make(chan struct{})}
-	var l handoffs
-	l.put(1, taken)
-	l.put(3, left)
-	r := &http.Request{Header: http.Header{markField: {"1"}, "X-Other": {"1"}}}
-	if l.claim(r) != RoundTrip(taken) {
-		t.Fatal("there is no passage")
-	}
-	if len(r.Header) != 1 || l.claim(r) != nil {
-		t.Errorf("the request still has its mark: %v", r.Header)
-	}
-	if l.claim(&http.Request{Header: http.Header{markField: {"1"}}}) != nil {
-		t.Error("it is there once more")
-	}
-	l.discard()
-	select {
-	case <-left.discarded:
-	default:
-		t.Error("what nobody took keeps its place")
-	}
-	select {
-	case <-taken.discarded:
-		t.Error("what a handler took was discarded")
-	default:
-	}
-}
-
 // wrapped is a round trip with another one inside.
 type wrapped struct {
 	patientPassage

@@ -100,6 +100,7 @@ type connRequest struct {
 	peek       [1]byte
 	info       requestInfo
 	pipelined  bool  // a request had come behind the one that is being answered
+	posted     bool  // net/http's last request was a POST
 	closeAfter bool  // the request that is being answered must be the connection's last
 	fault      fault // and has no other answer than this
 	pace       Pace  // of its body
@@ -189,20 +190,20 @@ func FromNet(nc net.Conn) (*Conn, bool) {
 		return c, true
 	case *TLSConn:
 		return c.Conn, true
+	case *session:
+		return c.Conn, true
+	case *tlsSession:
+		return c.Conn, true
 	}
 	return nil, false
 }
 
-// OnState is the hook for http.Server.ConnState.
-func OnState(nc net.Conn, state http.ConnState) {
-	c, ok := FromNet(nc)
-	if !ok {
-		return
-	}
+// onState notes what net/http does with the connection.
+func (c *Conn) onState(state http.ConnState) {
 	switch state {
 	case http.StateActive:
 		c.setInputDeadline(0)
-		c.headStarted, c.answeredBy = false, byNetHTTP
+		c.headStarted, c.answeredBy, c.posted = false, byNetHTTP, false
 		c.pipelined = len(c.readAhead) > 0
 		c.closeAfter, c.fault = c.tracker.judge()
 		c.pace = Pace{}
@@ -424,9 +425,9 @@ func (c *Conn) Close() error {
 	}
 	if h2conn := c.h2conn.Load(); h2conn != nil {
 		h2conn.Release()
-	}
-	if c.h2host != nil {
-		c.h2host.handoffs.discard()
+		if c.h2host != nil { // else its goroutine counts
+			c.h2host.countRefusal(h2conn.Reason())
+		}
 	}
 	c.lane.untrack(c)
 	if c.onClose != nil {

@@ -57,7 +57,7 @@ func (c stallConn) Streams(now time.Time) stall.Count {
 func (c stallConn) Evict() {
 	c.lane.done.Go(func() { // ends with lastWord
 		defer time.AfterFunc(goAwayTime, c.cut).Stop()
-		c.h2conn.Load().Evict(!c.isOwnedLocked())
+		c.h2conn.Load().Evict()
 		c.cut()
 	})
 }

@@ -69,8 +69,9 @@ type pendingWrite struct {
 }
 
 // Serve serves requests until one comes that is for net/http: then it returns true, and
-// net/http gets the connection. If it returns false, the connection was closed. Most
-// connections of a site with a filled lane never need net/http, nor its memory.
+// net/http gets the connection, by [ForNetHTTP]. If it returns false, the connection was
+// closed, or is back on its loop. Most connections of a site with a filled lane never need
+// net/http, nor its memory.
 func (c *Conn) Serve() (forNetHTTP bool) {
 	if !c.lane.on() || c.startedOnLoop() {
 		return true
@@ -86,6 +87,9 @@ func (c *Conn) Serve() (forNetHTTP bool) {
 		t.n = c.unbuffer(t.p)
 	}
 	for {
+		if t.n == 0 && c.toLoop() {
+			return false
+		}
 		switch o := c.serveHot(); {
 		case o == finished, o == ended && (t.n == 0 || c.answeredBy != byNetHTTP && t.n < minNextBytes):
 			_ = c.Close()
@@ -513,7 +517,7 @@ func (c *Conn) flush(out *outbox, fd uintptr, closing bool) outcome {
 		whole := true
 		if fd == onTLSLoop {
 			n, err = c.seal(head, body)
-			whole = len(c.wire.unsent) == 0
+			whole = !c.wire.full()
 		} else {
 			n, err = send.TryWrite(fd, head, body)
 		}

@@ -4,9 +4,9 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http2/hpack"
@@ -29,19 +29,16 @@ type HTTP2 struct {
 func (l *Lane) On() bool { return l.on() }
 
 // ServeHTTP2 serves a new connection that has agreed on HTTP/2: hot requests by the lane,
-// the others by net/http. It may return before the connection has ended. done is called
-// when this goroutine is no longer needed for it.
+// the others by workers and net/http. Where there are loops it returns before the connection
+// has ended. done is called when this goroutine is no longer needed for it.
 func (c *TLSConn) ServeHTTP2(o *HTTP2, done func()) {
 	h := &h2Host{TLSConn: c, options: o}
-	h2conn := h2.New(h, h2.Options{Settings: o.Settings, HeaderList: o.HeaderList, Stall: c.lane.settings.Load().Write, Budget: c.lane.budget, Pause: h.mustPause})
+	h2conn := h2.New(h, h2.Options{Settings: o.Settings, HeaderList: o.HeaderList, Stall: c.lane.settings.Load().Write, Budget: c.lane.budget})
 	switch {
 	case h2conn.ReadPreface() != nil:
 		h.end(h2conn)
 		done()
-	case c.adopt(h, h2conn, func() { // the lane waits for connections that leave their loop
-		c.lane.leaving.Add(1)
-		h.serve(h2conn, c.lane.leaving.Done)
-	}):
+	case c.adopt(h, h2conn, nil):
 		done()
 	default:
 		c.h2conn.Store(h2conn)
@@ -51,21 +48,11 @@ func (c *TLSConn) ServeHTTP2(o *HTTP2, done func()) {
 
 // serve serves a connection that no loop owns. While it is idle it may be parked.
 func (h *h2Host) serve(h2conn *h2.Conn, done func()) {
-	h.mustLeave = false
-	_ = h2conn.Unpark() // a read finds out
 	if h.lane.draining.Load() {
 		h.lane.shutdownHTTP2(h2conn)
 	}
-	if nc := h.pendingInner; nc != nil {
-		h.pendingInner = nil
-		h.Inner(nc)
-	}
 	h.park(func() bool {
 		if h.runUntilIdle(h2conn) {
-			if h.returnToLoop(h2conn) {
-				done()
-				return false
-			}
 			return true
 		}
 		h.end(h2conn)
@@ -74,29 +61,16 @@ func (h *h2Host) serve(h2conn *h2.Conn, done func()) {
 	})
 }
 
-// returnToLoop gives an idle connection back to its loop.
-func (h *h2Host) returnToLoop(h2conn *h2.Conn) bool {
-	if h.lane.draining.Load() || h.wire != nil && len(h.wire.unsent) > 0 || !h2conn.Park() {
-		return false
-	}
-	if !h.innerAwaited { // a loop cannot wait for it, as end does
-		h.innerAwaited = true
-		h.lane.leaving.Go(h.inner.Wait)
-	}
-	p := h.parking.Swap(nil)
-	if h.adopt(h, h2conn, func() {
-		h.lane.leaving.Add(1)
-		h.serve(h2conn, h.lane.leaving.Done)
-	}) {
-		return true
-	}
-	h.parking.Store(p)
-	_ = h2conn.Unpark() // a read finds out
-	return false
-}
+// OnLoop implements [h2.Host].
+func (h *h2Host) OnLoop() bool { return h.looped }
 
-// LeaveLoop implements [h2.Host].
-func (h *h2Host) LeaveLoop() { h.mustLeave = true }
+// Full implements [h2.Host].
+func (h *h2Host) Full() <-chan struct{} {
+	if !h.looped {
+		return nil
+	}
+	return h.wire.awaitRoom()
+}
 
 // Wake implements [h2.Host].
 func (h *h2Host) Wake() {
@@ -107,11 +81,12 @@ func (h *h2Host) Wake() {
 	}
 }
 
-// Close implements [net.Conn]. net/http can only cut a parked connection, which the loop
-// then closes: no stream needs it.
+// Close implements [net.Conn]. A loop closes its connection itself, when the client has taken
+// what was written.
 func (h *h2Host) Close() error {
-	if f := h.h2conn.Load(); f != nil && f.Parked() {
-		h.cut()
+	if h.looped {
+		h.over.Store(true)
+		h.Wake()
 		return nil
 	}
 	return h.TLSConn.Close()
@@ -121,14 +96,7 @@ func (h *h2Host) Close() error {
 func (h *h2Host) end(h2conn *h2.Conn) {
 	_ = h.Close() // if it was not closed before
 	h.inner.Wait()
-	h.handoffs.discard()
 	h.countRefusal(h2conn.Reason())
-}
-
-// mustPause reports whether no further frame must be handled now: the loop has to wait for
-// the client, or the connection must leave it.
-func (h *h2Host) mustPause() bool {
-	return h.wire.onLoop() && (len(h.wire.unsent) > 0 || h.pendingInner != nil || h.mustLeave)
 }
 
 // runUntilIdle serves the connection until it ends, or the sweeper finds it idle.
@@ -160,67 +128,13 @@ func (h *h2Host) countRefusal(why h2.Reason) {
 // h2Host implements [h2.Host] for one connection.
 type h2Host struct {
 	*TLSConn
-	options      *HTTP2
-	inner        sync.WaitGroup // net/http's goroutines
-	pendingInner net.Conn       // for Inner: net/http can start only after the connection has left its loop
+	options *HTTP2
+	inner   sync.WaitGroup // net/http's goroutines, without a loop
+	looped  bool           // a loop has the connection, from its first frame to its end
+	over    atomic.Bool    // the loop is to close it
 
-	calls        []*call  // requests that the loop has forwarded, in the order of their streams; for the loop alone
-	needsFlush   bool     // answers were queued and not written; for the loop alone
-	mustLeave    bool     // the connection must leave its loop
-	innerAwaited bool     // a goroutine waits for inner
-	handoffs     handoffs // forwarded requests that net/http's handlers go on with
-}
-
-// markField is [h2.Mark] as net/http writes it.
-const markField = "Millrace-Passage"
-
-// handoffs are the requests of a connection that a loop has begun, by their streams, until
-// their handlers call Begin.
-type handoffs struct {
-	mu  sync.Mutex
-	all map[uint32]RoundTrip
-}
-
-func (l *handoffs) put(id uint32, x RoundTrip) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.all == nil {
-		l.all = map[uint32]RoundTrip{}
-	}
-	l.all[id] = x
-}
-
-// take returns what a loop has started for a stream, once; nil: nothing.
-func (l *handoffs) take(id uint32) RoundTrip {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	x := l.all[id]
-	delete(l.all, id)
-	return x
-}
-
-// claim is take for the request with a mark, which it removes.
-func (l *handoffs) claim(r *http.Request) RoundTrip {
-	mark := r.Header[markField]
-	if len(mark) != 1 {
-		return nil
-	}
-	delete(r.Header, markField)
-	id, err := strconv.ParseUint(mark[0], 10, 32)
-	if err != nil {
-		return nil
-	}
-	return l.take(uint32(id))
-}
-
-// discard discards what no handler has taken.
-func (l *handoffs) discard() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for id, x := range l.all {
-		delete(l.all, id)
-		x.Discard()
-	}
+	calls      []*call // requests that the loop has forwarded, in the order of their streams; for the loop alone
+	needsFlush bool    // answers were queued and not written; for the loop alone
 }
 
 // Buffered implements [h2.Host].
@@ -229,10 +143,15 @@ func (h *h2Host) Buffered(n int64) { h.lane.unsent.Add(n) }
 // Read reads from the client.
 func (h *h2Host) Read(p []byte) (int, error) { return h.nc.Read(p) }
 
-// Write writes to the client, which has the write timeout for each piece.
+// Write writes to the client, which has the write timeout for each piece. On a loop it never
+// waits: the loop sends what the client does not take at once.
 func (h *h2Host) Write(p []byte) (total int, err error) {
-	if h.wire.onLoop() { // the loop starts the timeout
-		return h.nc.Write(p)
+	if h.looped {
+		total, err = h.nc.Write(p)
+		if h.wire.full() && h.writeBy.Load() == 0 {
+			h.startWriteTimeout() // the loop may hear of the connection only when there is room
+		}
+		return total, err
 	}
 	defer h.writeBy.Store(0)
 	for len(p) > 0 && err == nil {
@@ -263,11 +182,11 @@ func (h *h2Host) Awaits(w h2.Wait) {
 
 // Inner starts net/http.
 func (h *h2Host) Inner(nc net.Conn) {
-	if h.wire.onLoop() {
-		h.pendingInner = nc
+	ctx := context.WithValue(h.lane.WithDrain(context.Background()), h2Key{}, h.Conn)
+	if h.looped {
+		h.lane.leaving.Go(func() { h.options.Serve(ctx, nc) })
 		return
 	}
-	ctx := context.WithValue(h.lane.WithDrain(context.Background()), h2Key{}, h.Conn)
 	h.inner.Go(func() { h.options.Serve(ctx, nc) })
 }
 

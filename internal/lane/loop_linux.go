@@ -290,7 +290,11 @@ func (c *Conn) idleTooLong(now time.Time) bool {
 func (lp *loop) serveReadable(c *Conn) {
 	defer lp.recoverPanic(c)
 	n := 0
-	if c.reading.pending == nil {
+	switch {
+	case c.reading.pending != nil:
+	case len(c.readAhead) > 0: // see Conn.resume
+		n, c.readAhead = copy(lp.scratch.buf[:], c.readAhead), nil
+	default:
 		var ok bool
 		var err error
 		if n, ok, err = send.TryRead(uintptr(c.fd), lp.scratch.buf[:]); !ok {
@@ -327,7 +331,7 @@ func (lp *loop) serveBytes(c *Conn, n int) {
 			return
 		case o == blocked:
 			c.readAhead = append(c.readAhead, s.buf[used:n]...) // waits behind the answer
-		case o == notHot && (lp.forward(c, s.buf[used:n]) || lp.submit(c, s.buf[used:n])):
+		case o == notHot && lp.pass(c, s.buf[used:n], false):
 			return
 		default:
 			c.startHeadTimeout(n - used)
@@ -392,6 +396,61 @@ func (c *Conn) detach() (fd int) {
 	return fd
 }
 
+// toLoop gives a connection back to the loop that it has left, if there is one: nothing of a
+// request has come, and everything is sent. It reports false where that is not possible.
+func (c *Conn) toLoop() bool {
+	if c.onLeave == nil || c.fd != noFD || !c.lane.on() || c.startedOnLoop() || len(c.readAhead) > 0 || !c.tracker.clean() ||
+		c.state.load() != stateReading || c.reading.pending != nil || c.ownerLoop() == nil {
+		return false
+	}
+	c.stopWatching()
+	fd, ok := c.takeDescriptor()
+	if !ok {
+		return false
+	}
+	c.reading = readState{}
+	c.setMode(loopServes)
+	lp := c.ownerLoop()
+	c.lane.owned.slot(fd).Store(c)
+	events := uint32(epoll.In | epoll.PeerShut)
+	if c.wire != nil {
+		events |= epoll.Out // as in TLSConn.adopt
+	}
+	if err := lp.in.Add(fd, events, int32(fd), c.shard); err != nil {
+		_ = c.Close()
+	}
+	return true
+}
+
+// takeDescriptor moves the descriptor from the net.Conn to the loop.
+func (c *Conn) takeDescriptor() (fd int, ok bool) {
+	if c.wire != nil {
+		return c.detachWire(c.wire)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cutPending || c.nc == nil {
+		return 0, false
+	}
+	if fd, ok = c.detachNet(c.nc); ok {
+		c.nc, c.transport, c.sock, c.readWaker, c.fd = nil, nil, nil, nil, fd
+	}
+	return fd, ok
+}
+
+// detachNet takes the descriptor of a net.Conn, which is closed.
+func (c *Conn) detachNet(nc net.Conn) (fd int, ok bool) {
+	if fd, ok = send.Detach(nc); !ok { // it may have been cut
+		return 0, false
+	}
+	if c.lane.owned.slot(fd) == nil {
+		_ = unix.Close(fd)
+		return 0, false
+	}
+	_ = nc.Close()
+	return fd, true
+}
+
 // toNetConn makes a net.Conn of a descriptor that was detached. It returns false if the
 // system has no descriptor left for that, or the connection was cut.
 func (c *Conn) toNetConn(fd int) bool {
@@ -422,10 +481,11 @@ func (c *Conn) closeOwned() (was bool) {
 		return false
 	}
 	c.lane.owned.slot(c.fd).Store(nil)
-	_ = unix.Close(c.fd) // epoll forgets it, as there is no duplicate
-	if c.fd = noFD; c.wire != nil {
-		c.wire.fd = goneFD
+	if c.wire != nil {
+		c.wire.gone()
 	}
+	_ = unix.Close(c.fd) // epoll forgets it, as there is no duplicate
+	c.fd = noFD
 	return true
 }
 

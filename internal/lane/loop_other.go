@@ -20,13 +20,10 @@ type loop struct{}
 type call struct{}
 
 // Forward implements [h2.Host]: there is no loop that could forward the request.
-func (*h2Host) Forward(uint32, []hpack.HeaderField) (taken, marked bool) { return false, false }
+func (*h2Host) Forward(uint32, []hpack.HeaderField) bool { return false }
 
 // Cancel implements [h2.Host].
 func (*h2Host) Cancel(uint32) {}
-
-// Handoff implements [h2.Host].
-func (*h2Host) Handoff(func(uint32, []hpack.HeaderField)) {}
 
 type ownedConns struct{}
 
@@ -49,6 +46,8 @@ func (*TLSConn) adopt(*h2Host, *h2.Conn, func()) bool { return false }
 // notifyDrain uses a goroutine, since writing GOAWAY may wait for the client. It ends
 // when the connection is cut, at the latest.
 func (c *Conn) notifyDrain(h2conn *h2.Conn) { go c.lane.shutdownHTTP2(h2conn) }
+
+func (*Conn) toLoop() bool { return false }
 
 func (*Conn) closeOwned() bool { return false }
 

@@ -5,12 +5,9 @@ import (
 	"errors"
 	"net"
 
-	"golang.org/x/sys/unix"
-
 	"millrace/internal/wire/epoll"
 	"millrace/internal/wire/h2"
 	"millrace/internal/wire/message"
-	"millrace/internal/wire/send"
 )
 
 // Adopt gives a new connection, whose handshake is complete, to a loop. It returns false, and
@@ -18,23 +15,29 @@ import (
 // when the connection leaves its loop; it should first call Serve.
 func (c *TLSConn) Adopt(take func()) bool { return c.adopt(nil, nil, take) }
 
-// adopt is Adopt; for a connection of HTTP/2 with its host and h2conn, else nil.
+// adopt is Adopt; for a connection of HTTP/2, which stays on its loop, with its host and
+// h2conn, else nil.
 func (c *TLSConn) adopt(host *h2Host, h2conn *h2.Conn, take func()) bool {
 	l, w := c.lane, wireOf(c.tls.NetConn())
 	if !l.on() || w == nil {
 		return false
 	}
-	if l.loopsOnce.Do(l.startLoops); len(l.loops) == 0 || !c.detachWire(w) {
+	if l.loopsOnce.Do(l.startLoops); len(l.loops) == 0 {
 		return false
 	}
-	c.onLeave = func(*Conn) { take() }
-	if c.h2host != host {
-		c.h2host = host
+	fd, ok := c.detachWire(w)
+	if !ok {
+		return false
 	}
-	if h2conn != nil {
+	state := c.tls.ConnectionState()
+	c.subject = message.SubjectOf(&state)
+	if host == nil {
+		c.onLeave = func(*Conn) { take() }
+	} else {
+		host.looped, c.h2host = true, host
 		c.h2conn.Store(h2conn) // from here on a drain finds it; the loop finds one that was before
 	}
-	lp, fd := c.ownerLoop(), w.fd
+	lp := c.ownerLoop()
 	l.owned.slot(fd).Store(c.Conn) // from here on the loop serves it
 	// TLS may have read a request already, of which epoll knows nothing. So the loop
 	// also watches for room to write, which there is, and serves the connection at once.
@@ -45,23 +48,14 @@ func (c *TLSConn) adopt(host *h2Host, h2conn *h2.Conn, take func()) bool {
 }
 
 // detachWire moves the descriptor from the Wire's net.Conn to the loop.
-func (c *TLSConn) detachWire(w *Wire) bool {
+func (c *Conn) detachWire(w *Wire) (fd int, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	fd, ok := send.Detach(w.nc)
-	if !ok { // it may have been cut
-		return false
+	if fd, ok = c.detachNet(w.nc); ok {
+		w.onDescriptor(fd)
+		c.wire, c.fd, c.transport = w, fd, nil
 	}
-	if c.lane.owned.slot(fd) == nil {
-		_ = unix.Close(fd)
-		return false
-	}
-	_ = w.nc.Close()
-	w.nc, w.writer, w.fd = nil, nil, fd
-	c.wire, c.fd, c.transport = w, fd, nil
-	state := c.tls.ConnectionState()
-	c.subject = message.SubjectOf(&state)
-	return true
+	return fd, ok
 }
 
 // isOwnedLocked is isOwned with c.mu held.
@@ -72,10 +66,10 @@ func (c *Conn) wireToNetConn(nc net.Conn, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil { // no descriptor is left
-		c.wire.fd = goneFD
+		c.wire.gone()
 		return false
 	}
-	c.wire.nc, c.wire.writer, c.wire.fd = nc, new(blockingWriter), noFD
+	c.wire.onConn(nc)
 	if tc, ok := c.nc.(*tls.Conn); ok {
 		c.transport = tc.NetConn()
 	}
@@ -95,17 +89,19 @@ func (lp *loop) serveTLS(c *Conn) {
 
 // readTLS is serveReadable for HTTP/1.1 over TLS. It reads until TLS has nothing more, since
 // epoll does not tell of what TLS has read ahead.
-func (lp *loop) readTLS(c *Conn) { lp.serveTLSBytes(c, 0) }
+func (lp *loop) readTLS(c *Conn) {
+	n := 0
+	if c.reading.pending == nil { // see Conn.resume
+		n, c.readAhead = copy(lp.scratch.buf[:], c.readAhead), nil
+	}
+	lp.serveTLSBytes(c, n)
+}
 
 // resumeTLS goes on after the answer to a forwarded request: with what was read ahead, by the
 // lane or by TLS. epoll tells of what is in the socket.
 func (lp *loop) resumeTLS(c *Conn) {
 	c.wire.readsLeft = 0
-	n := 0
-	if c.reading.pending == nil {
-		n, c.readAhead = copy(lp.scratch.buf[:], c.readAhead), nil
-	}
-	lp.serveTLSBytes(c, n)
+	lp.readTLS(c)
 }
 
 // serveTLSBytes serves the requests in the first n bytes of the scratch buffer, and what TLS
@@ -129,7 +125,7 @@ func (lp *loop) serveTLSBytes(c *Conn, n int) {
 			case o == blocked:
 				c.readAhead, n = append(c.readAhead, s.buf[:n]...), 0 // waits behind the answer
 				continue
-			case o == notHot && lp.forward(c, s.buf[:n]):
+			case o == notHot && lp.pass(c, s.buf[:n], n < len(s.buf)):
 				return
 			case n == len(s.buf):
 				lp.leaveWith(c, s.buf[:n])
@@ -137,7 +133,9 @@ func (lp *loop) serveTLSBytes(c *Conn, n int) {
 			case o == notHot: // the body of a request may come in a record of its own
 				m, _ := c.nc.Read(s.buf[n:]) // the next read gets the error again
 				if m == 0 {
-					lp.leaveWith(c, s.buf[:n])
+					if !lp.pass(c, s.buf[:n], false) {
+						lp.leaveWith(c, s.buf[:n])
+					}
 					return
 				}
 				n += m
@@ -159,17 +157,22 @@ func (lp *loop) serveTLSBytes(c *Conn, n int) {
 	}
 }
 
-// serveHTTP2 serves HTTP/2. With the first stream for net/http the connection leaves its
-// loop, after the client has taken the answers before.
+// serveHTTP2 serves HTTP/2. The connection stays on its loop: net/http and workers answer
+// streams beside it, and write to TLS themselves (see h2Host.Write).
 func (lp *loop) serveHTTP2(c *Conn) {
 	h2conn := c.h2conn.Load()
 	for {
-		if c.reading.pending != nil && !lp.sendPending(c) {
-			return
+		if c.reading.pending == nil && c.wire.full() { // it may be what another goroutine has written
+			c.reading.pending = new(pendingWrite)
 		}
-		if c.h2host.pendingInner != nil || c.h2host.mustLeave {
-			c.h2host.needsFlush = false
-			c.leave()
+		if c.reading.pending != nil {
+			if !lp.sendPending(c) {
+				return
+			}
+			continue
+		}
+		if c.h2host.over.Load() {
+			_ = c.Close()
 			return
 		}
 		if c.lane.draining.Load() {
@@ -177,19 +180,32 @@ func (lp *loop) serveHTTP2(c *Conn) {
 		}
 		err := h2conn.Run()
 		again := isWouldBlock(err) || errors.Is(err, h2.ErrPause)
-		if !again {
-			c.h2host.countRefusal(h2conn.Reason())
-		}
 		switch {
-		case len(c.wire.unsent) > 0:
+		case c.wire.full():
 			c.reading.pending = &pendingWrite{closing: !again}
 		case !again:
 			_ = c.Close()
 			return
 		case isWouldBlock(err):
 			return
+		case lp.awaitInner(c, h2conn):
+			return
 		}
 	}
+}
+
+// awaitInner reports whether net/http must read before the client's next frames are. Then they
+// wait in the socket, and Wake ends that.
+func (lp *loop) awaitInner(c *Conn, h2conn *h2.Conn) bool {
+	if !h2conn.InnerFull() {
+		return false
+	}
+	_ = lp.in.Change(c.fd, epoll.PeerShut|epoll.Edge, int32(c.fd), c.shard)
+	if h2conn.InnerFull() {
+		return true
+	}
+	_ = lp.in.Change(c.fd, epoll.In|epoll.PeerShut, int32(c.fd), c.shard)
+	return false
 }
 
 // notifyDrain has a client of HTTP/2 told that the server drains: by its loop, which is woken
@@ -229,7 +245,7 @@ func (c *Conn) pushTLS(r *pendingWrite) (sent int, state pushed) {
 	switch {
 	case err != nil:
 		return sent, pushFailed
-	case len(c.wire.unsent) > 0 || len(r.head)+len(r.body) > 0:
+	case c.wire.full() || len(r.head)+len(r.body) > 0:
 		return sent, pushWaits
 	case r.file == nil:
 		return sent, pushDone
@@ -254,7 +270,7 @@ func (c *Conn) sealFile(r *pendingWrite) (sent int, state pushed) {
 		switch {
 		case err != nil:
 			return sent, pushFailed
-		case len(c.wire.unsent) > 0:
+		case c.wire.full():
 			return sent, pushWaits
 		}
 	}

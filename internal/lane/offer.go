@@ -356,7 +356,7 @@ type outside struct{ context.Context }
 // Value implements [context.Context].
 func (o outside) Value(key any) any {
 	switch key.(type) {
-	case connKey, h2Key, sourceKey, http3Key, observerKey:
+	case connKey, h2Key, streamKey, sourceKey, http3Key, observerKey:
 		return nil
 	}
 	return o.Context.Value(key)
@@ -368,14 +368,15 @@ func (o outside) Value(key any) any {
 func Begin(r *http.Request) (same *http.Request, shard uint32) {
 	if c, ok := r.Context().Value(connKey{}).(*Conn); ok {
 		c.info, c.started = requestInfo{started: c.started}, nil
+		c.posted = r.Method == http.MethodPost
 		return r, c.shard
 	}
+	if x, ok := r.Context().Value(streamKey{}).(*stream); ok {
+		x.source.info = requestInfo{started: x.source.info.started}
+		return r, x.source.shard
+	}
 	if c, ok := r.Context().Value(h2Key{}).(*Conn); ok {
-		o := &requestSource{lane: c.lane, scope: c.scope, shard: c.shard}
-		if c.h2host != nil {
-			o.info.started = c.h2host.handoffs.claim(r)
-		}
-		return r.WithContext(withSource(r.Context(), o)), c.shard
+		return r.WithContext(withSource(r.Context(), &requestSource{lane: c.lane, scope: c.scope, shard: c.shard})), c.shard
 	}
 	if v, ok := r.Context().Value(http3Key{}).(*HTTP3Conn); ok {
 		return r.WithContext(withSource(r.Context(), &requestSource{lane: v.lane, scope: v.scope, shard: v.shard})), v.shard

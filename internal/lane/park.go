@@ -47,8 +47,10 @@ func (p *parking) run() {
 }
 
 // Socket implements [epoll.Parked].
-func (p *parking) Socket() syscall.Conn {
-	nc := p.c.transport
+func (p *parking) Socket() syscall.Conn { return socketOf(p.c.transport) }
+
+// socketOf finds the socket of a connection; nil: there is none.
+func socketOf(nc net.Conn) syscall.Conn {
 	for {
 		if sc, ok := nc.(syscall.Conn); ok {
 			return sc

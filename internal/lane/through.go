@@ -2,6 +2,8 @@ package lane
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -40,6 +42,9 @@ func (g *handlerContext) Value(key any) any {
 		return g.c.info.traceValue()
 	}
 	if key == http.LocalAddrContextKey {
+		if g.c.wire != nil {
+			return g.c.wire.LocalAddr()
+		}
 		return g.c.local
 	}
 	return g.Context.Value(key)
@@ -60,6 +65,10 @@ func (c *Conn) serveExchange(x *lean.Exchange) lean.Outcome {
 	g := c.handlerCtx
 	if g == nil {
 		g = &handlerContext{Context: c.lane.baseCtx, c: c, remote: c.peer.String()}
+	}
+	if tc, ok := c.nc.(*tls.Conn); ok {
+		state := tc.ConnectionState()
+		x.Secure(&state)
 	}
 	cancel := x.Begin(g, g.remote)
 	c.setInputDeadline(0)
@@ -233,10 +242,34 @@ func (l *link) Send(head, body []byte) error {
 // ReadFrom implements [io.ReaderFrom].
 func (l *link) ReadFrom(src io.Reader) (int64, error) {
 	c := (*Conn)(l)
+	if c.wire != nil { // there is no sendfile(2) for it
+		return copyTo(src, func(p []byte) error { return l.Send(nil, p) })
+	}
 	if err := c.leaveLoop(); err != nil {
 		return 0, err
 	}
 	return c.ReadFrom(src)
+}
+
+// copyTo gives all that a reader has to send.
+func copyTo(src io.Reader, send func([]byte) error) (n int64, err error) {
+	buf := bufferPool.Get().(*[]byte)
+	defer bufferPool.Put(buf)
+	for {
+		m, err := src.Read(*buf)
+		if m > 0 {
+			if err := send((*buf)[:m]); err != nil {
+				return n, err
+			}
+			n += int64(m)
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return n, nil
+		case err != nil:
+			return n, err
+		}
+	}
 }
 
 // Hijack implements [lean.Link].
@@ -247,7 +280,7 @@ func (l *link) Hijack() (net.Conn, error) {
 	}
 	c.stopWatching()
 	_ = c.nc.SetDeadline(time.Time{})
-	OnState(c, http.StateHijacked)
+	c.onState(http.StateHijacked)
 	return c, nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"io"
 	"net"
 	"sync"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -35,36 +34,57 @@ const maxIdleWorkers = 64
 // worker is a goroutine of a pool.
 type worker struct{ tasks chan task }
 
-// task is a request for a worker: its connection and its head.
+// task is a request for a worker: one over HTTP/1.1 and its connection, or one over HTTP/2.
 type task struct {
-	c    *Conn
-	head string
+	c        *Conn
+	exchange *lean.Exchange
+	stream   *stream
 }
 
-// submit has a worker serve the request at the start of b. It returns false if the request
-// is not complete or for net/http.
-func (lp *loop) submit(c *Conn, b []byte) bool {
-	if !c.canServeDirect() {
+func (o *task) serve() {
+	if o.stream != nil {
+		o.stream.serve()
+		return
+	}
+	o.c.serveTask(o.exchange)
+}
+
+// submit has a worker serve the request whose head is in fwd. rest was read behind it. It
+// returns false if the target is not valid.
+func (lp *loop) submit(c *Conn, rest []byte) bool {
+	x := lean.NewExchange(&lp.fwd.request)
+	if x == nil {
 		return false
 	}
-	n, v := message.End(b)
-	if v != message.Whole {
-		return false
-	}
-	if len(b) > n {
-		c.readAhead = append(c.readAhead, b[n:]...)
-	}
+	c.readAhead = append(c.readAhead, rest...)
 	c.deadline.Store(0)
 	c.state.set(stateActive)
 	c.setMode(loopWatches)
-	lp.lane.workers.submit(task{c, string(b[:n])})
+	lp.lane.workers.submit(task{c: c, exchange: x})
+	return true
+}
+
+// serveStream has a worker serve a request over HTTP/2. It reports false if the target is not
+// valid.
+func (lp *loop) serveStream(h *h2Host, id uint32, head *message.Request, started RoundTrip) bool {
+	exchange := lean.NewExchange(head)
+	if exchange == nil {
+		return false
+	}
+	out := h.h2conn.Load().Beside(id)
+	if out == nil {
+		return false
+	}
+	x := &stream{Context: h.lane.baseCtx, h: h, out: out, exchange: exchange}
+	x.source = requestSource{lane: h.lane, scope: h.scope, shard: h.shard, info: requestInfo{started: started}}
+	h.lane.workers.submit(task{stream: x})
 	return true
 }
 
 // canServeDirect reports whether the lane may serve the connection's requests without
-// net/http: if it is a plain one, and on a loop or was so before.
+// net/http: if it is on a loop or was so before.
 func (c *Conn) canServeDirect() bool {
-	return c.lane.through != nil && c.onLeave != nil && !c.scope.Secure && c.ownerLoop() != nil
+	return c.lane.through != nil && (c.onLeave != nil || c.h2host != nil) && c.ownerLoop() != nil
 }
 
 // ownerLoop returns the event loop that serves this connection, or served it before it left
@@ -95,7 +115,7 @@ func (w *workerPool) submit(o task) {
 // returns keeps its worker for ever, as with net/http.
 func (h *worker) run(w *workerPool) {
 	for o := range h.tasks {
-		o.c.serveTask(o.head)
+		o.serve()
 		w.mu.Lock()
 		stay := !w.closed && len(w.idle) < maxIdleWorkers
 		if stay {
@@ -120,7 +140,7 @@ func (w *workerPool) close() {
 }
 
 // serveTask serves a request on a worker, and then gives the connection back to its loop.
-func (c *Conn) serveTask(head string) {
+func (c *Conn) serveTask(x *lean.Exchange) {
 	whole := false
 	defer func() {
 		cause := recover()
@@ -133,33 +153,49 @@ func (c *Conn) serveTask(head string) {
 			_ = c.Close()
 		}
 	}()
-	if x := lean.New(head); x == nil {
-		c.readAhead = append([]byte(head), c.readAhead...)
-		c.state.set(stateReading)
-		c.startHeadTimeout(len(c.readAhead))
-	} else if c.closeIfLast(c.serveExchange(x)) {
+	if c.closeIfLast(c.serveExchange(x)) {
 		whole = true
 		return
 	}
 	whole = true
-	if c.fd != noFD && len(c.readAhead) == 0 && c.resume() {
-		return
+	if c.fd != noFD {
+		ended := c.unbufferTLS()
+		if c.resume(ended || len(c.readAhead) > 0) {
+			return
+		}
 	}
 	c.resumeOffLoop()
 }
 
-// resume has the loop serve the connection again. It returns false if the connection must be
-// closed.
-func (c *Conn) resume() bool {
+// resume has the loop serve the connection again; some: there is something for it of which
+// epoll does not tell. It returns false if the connection must be closed.
+func (c *Conn) resume(some bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cutPending {
 		return false
 	}
-	if loopMode(c.mode.Swap(uint32(loopServes))) == loopWatchesEnd {
+	switch was := loopMode(c.mode.Swap(uint32(loopServes))); {
+	case some:
+		c.wakeLoop()
+	case was == loopWatchesEnd:
 		_ = c.ownerLoop().in.Change(c.fd, epoll.In|epoll.PeerShut, int32(c.fd), c.shard)
 	}
 	return true
+}
+
+// unbufferTLS moves what TLS has read ahead to readAhead, and reports whether that was the end.
+func (c *Conn) unbufferTLS() (ended bool) {
+	room := maxHead - len(c.readAhead)
+	if c.wire == nil || room <= 0 {
+		return false
+	}
+	s := scratchPool.Get().(*scratch)
+	defer scratchPool.Put(s)
+	c.wire.readsLeft = 0
+	n, err := c.nc.Read(s.buf[:room]) // the next read gets the error again
+	c.readAhead = append(c.readAhead, s.buf[:n]...)
+	return err != nil && !isWouldBlock(err)
 }
 
 // resumeOffLoop has a goroutine of its own serve the connection from now on.
@@ -229,8 +265,8 @@ func (c *Conn) watchForClose() {
 	if c.fd != noFD || c.watchedFD > 0 {
 		return
 	}
-	sc, ok := c.transport.(syscall.Conn)
-	if !ok {
+	sc := socketOf(c.transport)
+	if sc == nil {
 		return
 	}
 	raw, err := sc.SyscallConn()
@@ -316,8 +352,25 @@ func (c *Conn) trySend(head, body []byte) (n int, err error) {
 	case len(head) == 0:
 		head, body = body, nil
 	}
+	if c.wire != nil {
+		return c.trySeal(head, body)
+	}
 	if n, err = send.TryWrite(uintptr(c.fd), head, body); err == nil && n < all {
 		err = c.leaveLoopLocked()
+	}
+	return n, err
+}
+
+// trySeal is trySend over TLS. What TLS has taken is sent to the last byte.
+func (c *Conn) trySeal(head, body []byte) (n int, err error) {
+	n, err = c.seal(head, body)
+	if err != nil || n == len(head)+len(body) && !c.wire.full() {
+		return n, err
+	}
+	if err = c.leaveLoopLocked(); err == nil {
+		c.startWriteTimeout()
+		err = c.wire.flushBlocking()
+		c.stopWriteTimeout()
 	}
 	return n, err
 }
@@ -327,7 +380,7 @@ func (l *link) Switch(head []byte) (fd int, early []byte, ok bool) {
 	c := (*Conn)(l)
 	c.handlerCtx.loopMu.Lock()
 	defer c.handlerCtx.loopMu.Unlock()
-	if c.fd == noFD {
+	if c.fd == noFD || c.wire != nil {
 		return 0, nil, false
 	}
 	switch n, err := send.TryWrite(uintptr(c.fd), head, nil); {
@@ -361,7 +414,16 @@ func (c *Conn) tryRead(p []byte) (n int, ok bool, err error) {
 	if c.fd == noFD {
 		return 0, false, c.closedErr()
 	}
-	if n, ok, err = send.TryRead(uintptr(c.fd), p); !ok {
+	if c.wire != nil {
+		c.wire.readsLeft = readsPerEvent
+		if n, err = c.nc.Read(p); n > 0 {
+			return n, true, nil // the next read gets an error again
+		}
+		ok = !isWouldBlock(err)
+	} else {
+		n, ok, err = send.TryRead(uintptr(c.fd), p)
+	}
+	if !ok {
 		return 0, false, c.leaveLoopLocked()
 	}
 	if n == 0 && err == nil {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
 	"time"
 
 	"millrace/internal/wire/send"
@@ -17,11 +18,14 @@ type Wire struct {
 	nc            net.Conn // nil while a loop owns the connection
 	local, remote net.Addr
 	writer        *blockingWriter // of nc, and nil with it
+	readsLeft     int             // how often Read may still read for this event of the loop
 
-	// For the loop.
-	fd        int    // noFD: there is nc; goneFD: it was closed
-	readsLeft int    // how often Read may still read for this event
-	unsent    []byte // what TLS has written and the client has not taken
+	// Guarded by mu, as goroutines write beside the loop. Who serves the connection may
+	// read fd without.
+	mu     sync.Mutex
+	fd     int           // noFD: there is nc; goneFD: it was closed
+	unsent []byte        // what TLS has written and the client has not taken
+	room   chan struct{} // closed when unsent is empty, or the connection is closed; nil: nobody waits
 }
 
 // goneFD is the descriptor of a Wire that was closed while a loop owned it.
@@ -105,12 +109,15 @@ func (w *Wire) Read(p []byte) (int, error) {
 // Write implements [net.Conn]. On a loop it takes all of p, and keeps in unsent what the
 // client does not take. Callers must write no more until that is empty.
 func (w *Wire) Write(p []byte) (n int, err error) {
+	w.mu.Lock()
 	if w.fd == noFD {
+		w.mu.Unlock()
 		if err := w.flushBlocking(); err != nil {
 			return 0, err
 		}
 		return w.writer.write(w.nc, p)
 	}
+	defer w.mu.Unlock()
 	if w.fd == goneFD {
 		return 0, net.ErrClosed
 	}
@@ -127,14 +134,69 @@ func (w *Wire) Write(p []byte) (n int, err error) {
 
 // flush sends as much of unsent as the client takes now.
 func (w *Wire) flush() (n int, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if len(w.unsent) == 0 {
 		return 0, nil
 	}
 	n, err = send.TryWrite(uintptr(w.fd), w.unsent, nil)
 	if w.unsent = w.unsent[n:]; len(w.unsent) == 0 {
 		w.unsent = nil
+		w.tellRoom()
 	}
 	return n, err
+}
+
+// full reports whether the client has not taken everything.
+func (w *Wire) full() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.unsent) > 0
+}
+
+// awaitRoom returns nil if the client has taken everything, or the connection is closed.
+// Otherwise the channel is closed when that is so.
+func (w *Wire) awaitRoom() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.unsent) == 0 || w.fd < 0 {
+		return nil
+	}
+	if w.room == nil {
+		w.room = make(chan struct{})
+	}
+	return w.room
+}
+
+// tellRoom wakes who waits in awaitRoom. mu is held.
+func (w *Wire) tellRoom() {
+	if w.room != nil {
+		close(w.room)
+		w.room = nil
+	}
+}
+
+// gone notes that the loop's descriptor is about to be closed. Nobody writes to it afterwards.
+func (w *Wire) gone() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fd = goneFD
+	w.tellRoom()
+}
+
+// onDescriptor has a loop read and write.
+func (w *Wire) onDescriptor(fd int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.nc, w.writer, w.fd = nil, nil, fd
+}
+
+// onConn has a goroutine read and write.
+func (w *Wire) onConn(nc net.Conn) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.nc, w.writer, w.fd = nc, new(blockingWriter), noFD
+	w.tellRoom()
 }
 
 // flushBlocking sends what a loop has left in unsent, and waits for the client.
@@ -200,7 +262,7 @@ func (w *Wire) SetWriteDeadline(t time.Time) error {
 // take of that is in the wire's unsent.
 func (c *Conn) seal(head, body []byte) (n int, err error) {
 	for _, b := range [2][]byte{head, body} {
-		for len(b) > 0 && len(c.wire.unsent) == 0 && n < bytesPerEvent {
+		for len(b) > 0 && !c.wire.full() && n < bytesPerEvent {
 			m, err := c.nc.Write(b[:min(len(b), maxWrite)])
 			if n += m; err != nil {
 				return n, err

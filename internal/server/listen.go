@@ -373,7 +373,7 @@ func (l *listener) admit(nc net.Conn, client netip.Addr) {
 // net/http gets it or it ends.
 func (s *Server) serveConn(c lane.NetConn) {
 	if c.Serve() {
-		s.http.h1Conns.put(c)
+		s.http.h1Conns.put(lane.ForNetHTTP(c))
 	}
 }
 

@@ -2,10 +2,8 @@ package h2
 
 import (
 	"bytes"
-	"encoding/binary"
 	"io"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -13,22 +11,11 @@ import (
 )
 
 // A host may take a request and answer it later, while the connection goes on: see
-// [Host.Forward]. Net/http gets such a stream only if the host hands it off. Then
-// net/http starts and gets all forwarded streams at once, so that their numbers are in
-// order (RFC 9113, 5.1.1). From then on it gets every request that the host does not
-// answer at once, until the connection is parked (park.go).
+// [Host.Forward].
 
 // maxForwarded is how many requests of a connection the host may have at a time,
 // including those whose answers wait for the client's window.
 const maxForwarded = 100
-
-// Mark is a field of requests that go to net/http although the host had taken them, or
-// had prepared them; its value is the stream's number. A client's is dropped.
-const Mark = "millrace-passage"
-
-func markOf(id uint32) hpack.HeaderField {
-	return hpack.HeaderField{Name: Mark, Value: strconv.FormatUint(uint64(id), 10)}
-}
 
 // forwarded is a stream whose request the host has taken.
 type forwarded struct {
@@ -53,28 +40,25 @@ type bufferedBytes struct {
 }
 
 // forward lets the host take a new stream, if it can.
-func (c *Conn) forward(t *task, id uint32, priority []byte) (taken, marked bool) {
-	announced := uint32(firstTable)
-	if in := c.inner.Load(); in != nil {
-		if !c.parked.Load() {
-			return false, false
-		}
-		announced = in.table.Load()
+func (c *Conn) forward(t *task, id uint32, priority []byte) (taken bool) {
+	if c.openStreams() >= maxForwarded || !c.mayAnswer(id, priority) {
+		return false
 	}
-	if len(c.run.forwarded)+len(c.run.pending) >= maxForwarded || c.run.list.size > c.run.list.max || announced > c.run.settings.table {
-		return false, false
+	if slices.ContainsFunc(t.fields, func(f hpack.HeaderField) bool { return f.Name == refused }) {
+		return false // net/http does not get the field
 	}
-	if priority != nil && binary.BigEndian.Uint32(priority)&idMask == id {
-		return false, false // as in answer
+	c.run.forwarded = append(c.run.forwarded, forwarded{id, int64(c.run.settings.window)})
+	if taken = c.host.Forward(id, t.fields); !taken {
+		c.run.forwarded = slices.DeleteFunc(c.run.forwarded, func(s forwarded) bool { return s.id == id })
 	}
-	if taken, marked = c.host.Forward(id, t.fields); taken {
-		c.run.forwarded = append(c.run.forwarded, forwarded{id, int64(c.run.settings.window)})
-	}
-	return taken, marked
+	return taken
 }
 
-// busy reports whether a request that the host has taken is not answered completely.
-func (c *Conn) busy() bool { return len(c.run.forwarded)+len(c.run.pending) > 0 }
+// busy reports whether a request is not answered completely.
+func (c *Conn) busy() bool { return c.openStreams() > 0 }
+
+// openStreams is how many streams are not answered completely.
+func (c *Conn) openStreams() int { return len(c.run.forwarded) + len(c.run.pending) + c.flows.count() }
 
 func (c *Conn) forwardedAt(id uint32) int {
 	return slices.IndexFunc(c.run.forwarded, func(s forwarded) bool { return s.id == id })
@@ -97,9 +81,7 @@ func (c *Conn) Reply(id uint32, block, body []byte) error {
 	c.run.forwarded = slices.Delete(c.run.forwarded, i, i+1)
 	c.run.answered.add(id)
 	c.lastAnswered.Store(max(id, c.lastAnswered.Load()))
-	if table := c.run.settings.table; table < firstTable { // it has become smaller (RFC 7541, 4.2)
-		block = append(appendInt(nil, 0x20, 5, uint64(table)), block...)
-	}
+	block = c.withTable(block)
 	if len(c.run.pending) > 0 || c.paused() {
 		a.head = appendHeaderFrames(nil, id, block, len(body) == 0, int(c.run.settings.frame))
 	} else {
@@ -112,6 +94,16 @@ func (c *Conn) Reply(id uint32, block, body []byte) error {
 	c.run.pending = append(c.run.pending, a)
 	c.countBuffered(len(a.head) + len(a.body))
 	return c.flushLargeOut()
+}
+
+// withTable is a header block that begins with the size of the client's table if it has become
+// smaller (RFC 7541, 4.2).
+func (c *Conn) withTable(block []byte) []byte {
+	table := c.tableMost.Load()
+	if table >= firstTable {
+		return block
+	}
+	return append(appendInt(nil, 0x20, 5, uint64(table)), block...)
 }
 
 // sendPart appends as much of an answer to out as the window allows, and reports whether
@@ -198,7 +190,7 @@ func (c *Conn) Flush() error {
 	if err := c.flushOut(); err != nil {
 		return err
 	}
-	if c.run.phase == phaseLeaving && !c.busy() {
+	if c.over() {
 		return io.EOF
 	}
 	c.reportWait(len(c.run.partial) > 0 || c.run.block.open)
@@ -306,11 +298,7 @@ func (c *Conn) growForwarded(t *task, id uint32, n int64) (was bool, err error) 
 		return true, c.sendPending()
 	}
 	c.cancel(id)
-	if c.resets.Many(time.Now()) {
-		return true, c.flooded(t, Resets)
-	}
-	t.out = appendReset(t.out, id, why)
-	return true, nil
+	return true, c.reset(t, id, why)
 }
 
 // shiftForwarded adds to the windows of all of them (RFC 9113, 6.9.2). It reports false
@@ -327,38 +315,4 @@ func (c *Conn) shiftForwarded(by int64) bool {
 		}
 	}
 	return true
-}
-
-// Handoff starts net/http and gives it all requests that the host has taken. Call it
-// between calls of Run.
-func (c *Conn) Handoff() error {
-	t := tasks.Get().(*task)
-	defer t.release()
-	in, err := c.ensureInner(t)
-	if err != nil {
-		return err
-	}
-	c.beginUnpark(t, in)
-	return c.deliver(t)
-}
-
-// handoffForwarded gives net/http the requests that the host has taken.
-func (c *Conn) handoffForwarded(t *task, in *inner) {
-	if len(c.run.forwarded) == 0 {
-		return
-	}
-	c.host.Handoff(func(id uint32, fields []hpack.HeaderField) {
-		i := c.forwardedAt(id)
-		if i < 0 {
-			return
-		}
-		left := c.run.forwarded[i].window
-		in.lastPassed = id
-		in.begin(id, left, false)
-		t.toInner = appendBlock(t.toInner, id, flagEndStream, nil, fields, markOf(id))
-		if more := left - int64(c.run.settings.window); more > 0 {
-			t.toInner = appendWindowUpdate(t.toInner, id, more)
-		}
-	})
-	c.run.forwarded = nil
 }

@@ -3,12 +3,14 @@
 //
 // A [Conn] reads the client's frames in one goroutine. It decodes every header
 // block, since HPACK has a state (RFC 7541, 2.2), and asks its [Host] for an
-// answer. All answers of what one read has brought are written at once. A stream
-// for which the host has none goes to net/http, under its own number, with its
-// fields written as literals: net/http's decoder thus never holds a state.
-// Answers of the host are literals as well, so the client's decoder keeps the
-// state that net/http's encoder believes it has, and net/http's frames pass
-// unchanged. net/http's side starts with the first stream that is for it.
+// answer. All answers of what one read has brought are written at once. What the
+// host cannot answer at once it may answer later, from the same goroutine
+// (carry.go) or from others (stream.go). A stream that the host does not take
+// goes to net/http, under its own number, with its fields written as literals:
+// net/http's decoder thus never holds a state. Answers of the host are literals
+// as well, so the client's decoder keeps the state that net/http's encoder
+// believes it has, and net/http's frames pass unchanged. net/http's side starts
+// with a stream that is for it, and ends when none is open any more (inner.go).
 //
 // A request that net/http would reset, or take for another one, is rewritten to one that
 // a handler refuses (see [Refused]), so that its answer is that of HTTP/1.1. A [Screen]
@@ -44,21 +46,20 @@ type Host interface {
 	// room has; sent is how much that is.
 	Answer(dst []byte, id uint32, fields []hpack.HeaderField, room Room) (out []byte, sent int, ok bool)
 	// Forward takes a request without a body, for instance to ask an upstream, and
-	// answers it later by [Conn.Reply]. Where taken is false net/http answers, and its
-	// request has the field [Mark] if marked is true. fields may be used during this
-	// call only, their strings also after it.
-	Forward(id uint32, fields []hpack.HeaderField) (taken, marked bool)
-	// Cancel says that nobody wants an answer to a request that Forward has taken, or
-	// whose mark it wanted.
+	// answers it later by [Conn.Reply], or by the [Stream] that it gets from
+	// [Conn.Beside]. Where it returns false net/http answers. fields may be used during
+	// this call only, their strings also after it.
+	Forward(id uint32, fields []hpack.HeaderField) (taken bool)
+	// Cancel says that nobody wants an answer to a request that Forward has taken and
+	// for which there is no Stream.
 	Cancel(id uint32)
-	// Handoff calls pass for each request that Forward has taken and that is not
-	// answered, in the order of their streams: net/http answers them.
-	Handoff(pass func(id uint32, fields []hpack.HeaderField))
-	// LeaveLoop asks the event loop that owns the connection to give it to a goroutine
-	// as soon as Run has returned: see [Conn.Park].
-	LeaveLoop()
-	// Wake asks the event loop to call Run: net/http has written to a parked
-	// connection (see [Conn.Park]).
+	// OnLoop reports whether an event loop calls Run. Then nothing in Run may wait, and
+	// Write keeps what the client does not take.
+	OnLoop() bool
+	// Full returns nil if the client takes what is written. Otherwise the channel is
+	// closed when it does, or has gone; only on a loop.
+	Full() <-chan struct{}
+	// Wake asks the event loop to call Run.
 	Wake()
 	// Buffered adds n to the number of bytes of answers that wait for the client.
 	Buffered(n int64)
@@ -97,9 +98,6 @@ type Options struct {
 	Stall time.Duration
 	// Budget counts the streams that net/http has; nil: they are not counted.
 	Budget *stall.Budget
-	// Pause, if there is one, is called after each frame. Once it returns true, no
-	// further frame is handled and Run returns [ErrPause].
-	Pause func() bool
 }
 
 // Errors that end a connection. The client has got a GOAWAY frame.
@@ -109,8 +107,9 @@ var (
 	errGone     = errors.New("http2: the connection is closed")
 )
 
-// ErrPause says that the host has asked for a pause. Run may be called again.
-var ErrPause = errors.New("http2: the host takes no more for now")
+// ErrPause says that the client must take what was written, or net/http what was read, before
+// more is handled: see [Conn.InnerFull]. Only a loop gets it.
+var ErrPause = errors.New("http2: no more for now")
 
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
@@ -156,8 +155,11 @@ func (c *Conn) Run() (err error) {
 	if err := c.ReadPreface(); err != nil {
 		return err
 	}
-	if err := errors.Join(c.writePosted(), c.sendPending(), c.flushOut()); err != nil {
+	if err := errors.Join(c.sendPending(), c.flushOut()); err != nil {
 		return err
+	}
+	if c.over() {
+		return io.EOF
 	}
 	var wait [waitBuffer]byte
 	for {
@@ -183,7 +185,24 @@ func (c *Conn) Run() (err error) {
 	}
 }
 
-func (c *Conn) paused() bool { return c.o.Pause != nil && c.o.Pause() }
+// paused reports whether no further frame must be handled now.
+func (c *Conn) paused() bool {
+	if !c.host.OnLoop() {
+		return false
+	}
+	in := c.inner.Load()
+	return c.host.Full() != nil || in != nil && in.pipe.full()
+}
+
+// InnerFull reports whether net/http must read before Run may go on. The host's Wake is
+// called when it has.
+func (c *Conn) InnerFull() bool {
+	in := c.inner.Load()
+	return in != nil && in.pipe.awaitRoom()
+}
+
+// over reports whether the client has said that it leaves, and everything is answered.
+func (c *Conn) over() bool { return c.run.phase == phaseLeaving && !c.busy() }
 
 // ReadPreface reads the client's preface (RFC 9113, 3.4), unless that was done. Run
 // calls it.
@@ -248,7 +267,8 @@ func (c *Conn) handleRead(read []byte) error {
 	if n == 0 {
 		c.run.partial = nil
 	}
-	if c.run.phase == phaseLeaving && !c.busy() {
+	c.retireInner()
+	if c.over() {
 		return io.EOF
 	}
 	c.reportWait(n > 0 || c.run.block.open)
@@ -354,7 +374,7 @@ func (c *Conn) handleFrame(t *task, h head, p []byte) error {
 // data passes the head of a DATA frame to net/http. Its payload follows.
 func (c *Conn) data(t *task, h head, raw []byte) error {
 	c.run.discard = c.afterGoaway(h.id) || c.run.declined.has(h.id)
-	switch in := c.inner.Load(); {
+	switch {
 	case c.run.discard:
 		if c.flood.countControl(frameHead) {
 			return c.flooded(t, ControlFrames)
@@ -365,47 +385,46 @@ func (c *Conn) data(t *task, h head, raw []byte) error {
 		return nil
 	case c.unopened(h.id):
 		return c.fail(t, codeProtocol)
-	case in == nil || h.id > in.lastPassed:
+	case h.id > c.run.lastPassed:
 		return c.fail(t, codeStreamClosed)
 	}
-	if h.length > 0 {
+	if h.length > 0 && !c.flows.wasCutOff(h.id) {
 		c.flood.countUseful(frameHead + h.length)
 	} else if c.flood.countControl(frameHead) {
 		return c.flooded(t, ControlFrames)
 	}
-	c.inner.Load().bodyReceived(h.id, h.has(flagEndStream))
+	if !c.received.take(int64(h.length)) {
+		return c.fail(t, codeFlowControl)
+	}
+	if !c.flows.bodyReceived(h.id, h.has(flagEndStream)) { // as net/http does it
+		c.run.discard = true
+		if h.length > 0 {
+			c.received.giveBack(int64(h.length))
+			t.out = appendWindowUpdate(t.out, 0, int64(h.length))
+		}
+		if c.flows.wasCutOff(h.id) {
+			return nil
+		}
+		return c.reset(t, h.id, codeStreamClosed)
+	}
 	t.toInner = append(t.toInner, raw...)
 	return nil
 }
 
 // passFrame passes a frame to net/http, unchanged.
-func (c *Conn) passFrame(t *task, h head, p []byte) error {
-	in, err := c.ensureInner(t)
-	if err != nil {
-		return err
-	}
-	if !c.parked.Load() { // net/http may have started just now: then it answers what was forwarded
-		c.handoffForwarded(t, in)
-	}
+func (c *Conn) passFrame(t *task, h head, p []byte) {
 	t.toInner = append(appendHead(t.toInner, h), p...)
-	return nil
 }
 
-// deliver writes to net/http what is for it, after the answers of the host.
+// deliver writes to net/http what is for it, after the answers of the host. If net/http's
+// side has ended, the frames are for streams that have, too.
 func (c *Conn) deliver(t *task) error {
 	if len(t.toInner) == 0 {
 		return nil
 	}
-	if in := c.inner.Load(); c.parked.Load() && in.pipe.nearlyFull() {
-		c.beginUnpark(t, in) // an event loop must not wait for net/http to read
-	}
-	if c.run.unparking {
-		c.run.deferred, t.toInner = append(c.run.deferred, t.toInner...), t.toInner[:0]
-		return nil
-	}
 	err := c.flush(t)
-	if err == nil {
-		err = c.inner.Load().pipe.write(t.toInner, c.run.dataLeft > 0 && !c.run.discard)
+	if in := c.inner.Load(); err == nil && in != nil {
+		in.pipe.write(t.toInner, c.run.dataLeft > 0 && !c.run.discard, !c.host.OnLoop())
 	}
 	t.toInner = t.toInner[:0]
 	return err
@@ -433,9 +452,7 @@ func (c *Conn) flush(t *task) error {
 func (c *Conn) fail(t *task, why code) error {
 	c.setReason(Malformed) // unless there is another one already
 	if t == nil {
-		c.w.mu.lock()
-		defer c.w.mu.unlock()
-		_, _ = c.writeOrPost(appendGoaway(nil, c.goawayLast(), why))
+		_ = c.writeBeside(appendGoaway(nil, c.goawayLast(), why), nil) // the connection ends anyway
 		return ErrProtocol
 	}
 	t.out = appendGoaway(t.out, c.goawayLast(), why)
@@ -471,11 +488,35 @@ func (c *Conn) goawayLast() uint32 {
 	return c.lastOpened.Load()
 }
 
-// stop ends net/http's side.
+// writeBeside writes whole frames from another goroutine than Run's. On a loop it waits for
+// the client without the lock, which the loop needs. then, if it is not nil, is called with
+// the lock held.
+func (c *Conn) writeBeside(b []byte, then func()) error {
+	for {
+		c.w.mu.lock()
+		room := c.host.Full()
+		if room == nil {
+			break
+		}
+		c.w.mu.unlock()
+		<-room
+	}
+	defer c.w.mu.unlock()
+	_, err := c.host.Write(b)
+	if then != nil {
+		then()
+	}
+	if err == nil && c.host.Full() != nil {
+		c.host.Wake() // the loop writes the rest
+	}
+	return err
+}
+
+// stop ends net/http's side, and the streams that are answered.
 func (c *Conn) stop() {
 	c.window.close()
 	if in := c.inner.Load(); in != nil {
 		in.pipe.close()
-		in.endAll()
 	}
+	c.flows.endAll()
 }

@@ -166,6 +166,12 @@ func TestTableShrinks(t *testing.T) {
 	r.must(r.fr.WriteSettings(table(100))) // net/http does not hear of it
 	r.ask(5, "/cold")
 	r.answer(5)
+	r.must(r.fr.WriteSettings(table(50))) // net/http does not run
+	r.ask(7, "/hot")
+	if b := block(r); !bytes.HasPrefix(b, []byte{0x3f, 50 - 31}) {
+		t.Fatalf("% x", b[:8])
+	}
+	r.ask(9, "/hang")
 	r.must(r.fr.WriteSettings(table(0))) // which net/http cannot do beside an answer
 	if f := r.gone(); f.ErrCode != http2.ErrCodeInternal {
 		t.Fatal(f)

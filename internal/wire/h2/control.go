@@ -6,10 +6,27 @@ import (
 )
 
 func (c *Conn) priority(t *task, h head, p []byte) error {
-	if c.inner.Load() == nil && len(p) == 5 && h.id != 0 && binary.BigEndian.Uint32(p)&idMask != h.id {
-		return nil // the host ignores it, and net/http has not started
+	switch {
+	case len(p) != 5:
+		return c.fail(t, codeFrameSize)
+	case h.id == 0:
+		return c.fail(t, codeProtocol)
+	case binary.BigEndian.Uint32(p)&idMask == h.id && c.flows.end(h.id):
+		c.passFrame(t, h, p) // which then resets it
+	case binary.BigEndian.Uint32(p)&idMask == h.id:
+		c.cancel(h.id)
+		return c.reset(t, h.id, codeProtocol)
 	}
-	return c.passFrame(t, h, p)
+	return nil // it says nothing that is used
+}
+
+// reset resets a stream for what the client has done.
+func (c *Conn) reset(t *task, id uint32, why code) error {
+	if c.resets.Many(time.Now()) {
+		return c.flooded(t, Resets)
+	}
+	t.out = appendReset(t.out, id, why)
+	return nil
 }
 
 func (c *Conn) rstStream(t *task, h head, p []byte) error {
@@ -26,10 +43,10 @@ func (c *Conn) rstStream(t *task, h head, p []byte) error {
 	}
 	// Net/http may never have got a stream that has ended, even if it got a later one:
 	// a GOAWAY may have refused it.
-	if in := c.inner.Load(); in == nil || !in.end(h.id) {
-		return nil // the answer was complete
+	if c.flows.end(h.id) {
+		c.passFrame(t, h, p)
 	}
-	return c.passFrame(t, h, p)
+	return nil
 }
 
 func (c *Conn) ping(t *task, h head, p []byte) error {
@@ -41,10 +58,9 @@ func (c *Conn) ping(t *task, h head, p []byte) error {
 	case !h.has(flagAck):
 		t.out = append(appendHead(t.out, head{length: 8, kind: framePing, flags: flagAck}), p...)
 		return nil
-	case c.inner.Load() == nil:
-		return nil
 	}
-	return c.passFrame(t, h, p)
+	c.passFrame(t, h, p)
+	return nil
 }
 
 func (c *Conn) goawayFrame(t *task, h head, p []byte) error {
@@ -53,11 +69,10 @@ func (c *Conn) goawayFrame(t *task, h head, p []byte) error {
 		return c.fail(t, codeFrameSize)
 	case h.id != 0:
 		return c.fail(t, codeProtocol)
-	case c.inner.Load() == nil:
-		c.run.phase = phaseLeaving
-		return nil
 	}
-	return c.passFrame(t, h, p)
+	c.run.phase = phaseLeaving
+	c.leaving.Store(true)
+	return nil
 }
 
 func (c *Conn) windowUpdate(t *task, h head, p []byte) error {
@@ -65,7 +80,6 @@ func (c *Conn) windowUpdate(t *task, h head, p []byte) error {
 		return c.fail(t, codeFrameSize)
 	}
 	n := int64(binary.BigEndian.Uint32(p) & idMask)
-	in := c.inner.Load()
 	if h.id != 0 {
 		if c.unopened(h.id) {
 			return c.fail(t, codeProtocol)
@@ -73,10 +87,20 @@ func (c *Conn) windowUpdate(t *task, h head, p []byte) error {
 		if was, err := c.growForwarded(t, h.id, n); was {
 			return err
 		}
-		if in == nil || !in.growWindow(h.id, n) {
+		f := c.flows.find(h.id)
+		if f == nil {
 			return c.windowAfterEnd(t, h.id, n)
 		}
-		return c.passFrame(t, h, p)
+		if f.inner != nil {
+			c.flows.growWindow(f, n)
+			c.passFrame(t, h, p)
+			return nil
+		}
+		if why := c.flows.growWindow(f, n); why != codeNo {
+			c.flows.end(h.id)
+			return c.reset(t, h.id, why)
+		}
+		return nil
 	}
 	if n == 0 {
 		return c.fail(t, codeProtocol)
@@ -85,7 +109,7 @@ func (c *Conn) windowUpdate(t *task, h head, p []byte) error {
 	if !ok {
 		return c.fail(t, codeFlowControl)
 	}
-	if in != nil && pass > 0 {
+	if c.inner.Load() != nil && pass > 0 {
 		t.toInner = appendWindowUpdate(t.toInner, 0, pass)
 	}
 	return c.sendPending()
@@ -98,9 +122,5 @@ func (c *Conn) windowAfterEnd(t *task, id uint32, n int64) error {
 	if n+int64(c.run.settings.window) <= maxWindow {
 		return nil
 	}
-	if c.resets.Many(time.Now()) {
-		return c.flooded(t, Resets)
-	}
-	t.out = appendReset(t.out, id, codeFlowControl)
-	return nil
+	return c.reset(t, id, codeFlowControl)
 }

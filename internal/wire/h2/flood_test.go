@@ -96,18 +96,17 @@ func TestLateWindow(t *testing.T) {
 // block that says so is on its way: an answer of the host's could overtake it.
 func TestTableIsNamedWhenSent(t *testing.T) {
 	c := New(&deaf{}, Options{})
-	in := &inner{c: c, pipe: newPipe(), open: map[uint32]flow{}}
-	in.table.Store(firstTable)
+	in := &inner{c: c, pipe: newPipe(nil)}
 	block := []byte{0x3f, 100 - 31, 0x88}
 	in.partial = append(appendHead(nil, head{length: len(block), kind: frameHeaders, flags: flagEndHeaders, id: 1}), block...)
 	if err := in.frameDone(parseHead(in.partial)); err != nil {
 		t.Fatal(err)
 	}
-	if got := in.table.Load(); got != firstTable {
+	if got := c.table.Load(); got != firstTable {
 		t.Errorf("a table of %d before anything was written", got)
 	}
-	if err := in.flush(); err != nil || in.table.Load() != 100 {
-		t.Errorf("a table of %d, %v", in.table.Load(), err)
+	if err := in.flush(); err != nil || c.table.Load() != 100 {
+		t.Errorf("a table of %d, %v", c.table.Load(), err)
 	}
 }
 

@@ -47,6 +47,7 @@ const (
 const (
 	settingHeaderTableSize = 0x1
 	settingEnablePush      = 0x2
+	settingMaxStreams      = 0x3
 	settingInitialWindow   = 0x4
 	settingMaxFrameSize    = 0x5
 	settingUnknown         = 0xfeed // receivers ignore it

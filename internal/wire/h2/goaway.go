@@ -4,7 +4,8 @@ package h2
 const maxStreamID = 1<<31 - 1
 
 // Warn sends a first GOAWAY: the client shall open no more streams; those that are on
-// their way are still answered (RFC 9113, 6.8). It may wait for the client to read.
+// their way are still answered (RFC 9113, 6.8). It may wait for the client to read, but not on
+// a loop, which alone may call it then.
 func (c *Conn) Warn() {
 	c.goaway.mu.Lock()
 	again := c.goaway.warned || c.goaway.final
@@ -42,10 +43,8 @@ func (c *Conn) writeGoaway(limit uint32) {
 		c.w.settingsSent = true
 		b = append(appendHead(b, head{length: len(c.o.Settings), kind: frameSettings}), c.o.Settings...)
 	}
-	posted, _ := c.writeOrPost(appendGoaway(b, limit, codeNo)) // Run returns the error of its next write
-	if c.w.mu.unlock(); posted {
-		c.host.Wake()
-	}
+	_, _ = c.host.Write(appendGoaway(b, limit, codeNo)) // Run returns the error of its next write
+	c.w.mu.unlock()
 }
 
 // limitTo notes net/http's GOAWAY: it answers no stream beyond last. It returns the

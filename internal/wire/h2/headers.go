@@ -112,74 +112,63 @@ func (c *Conn) headerBlock(t *task, id uint32, flags byte, priority, encoded []b
 	if c.run.list.size > maxBomb*c.run.list.max {
 		return c.flooded(t, Headers)
 	}
-	known, own := c.lastOpened.Load(), hpack.HeaderField{}
+	known, own, ends := c.lastOpened.Load(), hpack.HeaderField{}, flags&flagEndStream != 0
 	switch {
 	case id&1 == 0:
 		return c.fail(t, codeProtocol)
 	case c.openStream(id):
 		return nil
 	case id > known:
-		if flags&flagEndStream != 0 {
-			if c.answer(t, id, priority) {
-				return nil
-			}
-			taken, marked := c.forward(t, id, priority)
-			if taken {
-				return nil
-			}
-			if marked {
-				own = markOf(id)
-			}
+		if ends && c.answer(t, id, priority) {
+			return nil
 		}
-		if c.overBudget() {
-			if own.Name != "" {
-				c.host.Cancel(id)
-			}
+		switch {
+		case c.openStreams() >= c.mostStreams:
+			c.run.declined.add(id)
+			return c.reset(t, id, codeRefusedStream)
+		case c.overBudget():
 			return c.decline(t, id)
 		}
-		if own.Name == "" {
-			if own = c.run.list.refuse(); own.Name != "" {
-				t.fields = c.run.list.fields
-				c.run.declined.add(id) // its body is discarded (RFC 9113, 8.1)
-			}
+		if ends && c.forward(t, id, priority) {
+			return nil
+		}
+		if own = c.run.list.refuse(); own.Name != "" {
+			t.fields = c.run.list.fields
+			c.run.declined.add(id) // its body is discarded (RFC 9113, 8.1)
+		}
+		if err := c.beginInner(t, id, !ends); err != nil {
+			return err
 		}
 	default: // trailers of a stream that net/http has
 		if c.run.declined.has(id) {
 			return nil
 		}
-		if in := c.inner.Load(); in != nil && id <= in.lastPassed {
-			in.bodyReceived(id, flags&flagEndStream != 0)
+		if c.flows.bodyReceived(id, ends) {
 			break
 		}
-		if c.run.answered.has(id) || c.forwardedAt(id) >= 0 {
+		if c.flows.wasCutOff(id) {
+			return nil
+		}
+		if id <= c.run.lastPassed || c.run.answered.has(id) || c.forwardedAt(id) >= 0 || c.flows.find(id) != nil {
 			return c.fail(t, codeStreamClosed)
 		}
 		return c.fail(t, codeProtocol)
-	}
-	in, err := c.ensureInner(t)
-	if err != nil {
-		return err
-	}
-	c.beginUnpark(t, in)
-	if id > in.lastPassed {
-		in.lastPassed = id
-		in.begin(id, int64(c.run.settings.window), flags&flagEndStream == 0 && !c.connects())
 	}
 	t.toInner = appendBlock(t.toInner, id, flags, priority, t.fields, own)
 	return nil
 }
 
+// mayAnswer reports whether the host may answer a new stream. One that depends on itself is
+// an error, which net/http reports.
+func (c *Conn) mayAnswer(id uint32, priority []byte) bool {
+	return c.run.list.size <= c.run.list.max && c.table.Load() <= c.run.settings.table &&
+		(priority == nil || binary.BigEndian.Uint32(priority)&idMask != id)
+}
+
 // answer lets the host answer a new stream at once, if it can.
 func (c *Conn) answer(t *task, id uint32, priority []byte) bool {
-	announced := uint32(firstTable)
-	if in := c.inner.Load(); in != nil {
-		announced = in.table.Load()
-	}
-	if c.run.list.size > c.run.list.max || announced > c.run.settings.table {
+	if !c.mayAnswer(id, priority) {
 		return false
-	}
-	if priority != nil && binary.BigEndian.Uint32(priority)&idMask == id {
-		return false // a stream that depends on itself is an error, which net/http reports
 	}
 	room := Room{Window: int(min(c.window.left(), int64(c.run.settings.window))), Frame: int(min(c.run.settings.frame, maxRead))}
 	out, sent, ok := c.host.Answer(t.out, id, t.fields, room)
@@ -196,8 +185,8 @@ func (c *Conn) answer(t *task, id uint32, priority []byte) bool {
 
 // appendBlock appends a HEADERS frame, and CONTINUATION frames where one is not enough,
 // with the fields as literals without indexing (RFC 7541, 6.2.2). Faulty fields stay as
-// they are: net/http reports them. A client's [Mark] or [Refused] is left out; own is the
-// server's, or has no name.
+// they are: net/http reports them. A client's [Refused] is left out; own is the server's, or
+// has no name.
 func appendBlock(b []byte, id uint32, flags byte, priority []byte, fields []hpack.HeaderField, own hpack.HeaderField) []byte {
 	const flagsKept = flagEndStream
 	h := head{kind: frameHeaders, flags: flags & flagsKept, id: id}
@@ -208,7 +197,7 @@ func appendBlock(b []byte, id uint32, flags byte, priority []byte, fields []hpac
 	b = append(appendHead(b, h), priority...)
 	begin := len(b)
 	for i := range fields {
-		if name := fields[i].Name; name != Mark && name != refused {
+		if fields[i].Name != refused {
 			b = appendLiteral(b, &fields[i])
 		}
 	}

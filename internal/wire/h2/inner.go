@@ -5,34 +5,37 @@ import (
 	"encoding/binary"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
 // inner is net/http's side of a connection. Net/http reads the frames that are for it,
 // and what it writes goes to the client in whole frames.
+//
+// An idle server of net/http has two goroutines and about 20 KiB, so the side ends when its
+// last stream does (retire), and the next stream for net/http starts another one. The
+// client notices nothing of that:
+//   - The new encoder begins with an empty table while the client's still has entries of the
+//     old one. An index counts from the newest entry, and the oldest are dropped first (RFC
+//     7541, 2.3.3 and 4.4), so what the new encoder refers to is what it has inserted.
+//   - The new server grows the window for uploads as if nothing had been granted; see received.
+//   - Streams may begin with any number.
 type inner struct {
-	c          *Conn
-	pipe       *pipe
-	lastPassed uint32 // the highest stream that net/http got; of the goroutine that calls Run
+	c    *Conn
+	pipe *pipe
 
-	frame atomic.Uint32 // the client's largest
-	// table is the size of its HPACK table that net/http has sent last. Where the
-	// client's setting is smaller, the next block must begin with the new size (RFC
-	// 7541, 4.2), and only net/http's blocks do: the host must not answer before.
-	table atomic.Uint32
-
-	mu       sync.Mutex
-	open     map[uint32]flow // streams that net/http got and that have not ended
-	midFrame bool            // the client is in the middle of a frame or a header block
+	// Guarded by flows.mu.
+	streams int  // that are open
+	acks    int  // SETTINGS that net/http has yet to acknowledge
+	leaves  bool // it has sent GOAWAY, and ends the connection itself
+	retired bool
+	greeted bool // the first SETTINGS are acknowledged
 
 	// Of net/http's writes, which come one at a time.
-	partial       []byte // the beginning of a frame
-	block         []byte // the beginning of a header block, in whole frames
-	data          head   // the DATA frame whose payload is coming
-	dataLeft      int    // bytes of its payload that have yet to come
-	settingsAcked bool   // net/http has acknowledged the first SETTINGS, which this side has made
-	out           []byte // whole frames to be written
+	partial  []byte // the beginning of a frame
+	block    []byte // the beginning of a header block, in whole frames
+	data     head   // the DATA frame whose payload is coming
+	dataLeft int    // bytes of its payload that have yet to come
+	out      []byte // whole frames to be written
 	// newTable is a size of the HPACK table that is in out or block and was not
 	// written yet, where tableChanged is set.
 	newTable     uint32
@@ -40,68 +43,78 @@ type inner struct {
 	outBuf       *[]byte // the buffer of out, from a pool
 }
 
-// ensureInner returns net/http's side. The first call starts it.
-func (c *Conn) ensureInner(t *task) (*inner, error) {
-	if in := c.inner.Load(); in != nil {
-		return in, nil
+// beginInner begins a stream that net/http answers, and starts net/http's side if there is
+// none. body: a body follows.
+func (c *Conn) beginInner(t *task, id uint32, body bool) error {
+	c.run.lastPassed = id
+	f := &flow{id: id, window: int64(c.run.settings.window), uploads: body, bodyAt: time.Now().UnixNano()}
+	if !body || c.connects() {
+		f.bodyAt = 0
+	}
+	if f.inner = c.inner.Load(); f.inner != nil && c.flows.begin(f) {
+		return nil
 	}
 	if err := c.flush(t); err != nil { // our SETTINGS come before its first frame
-		return nil, err
+		return err
 	}
-	in := &inner{c: c, pipe: newPipe(), open: map[uint32]flow{}}
-	in.frame.Store(c.run.settings.frame)
-	in.table.Store(firstTable)
+	t.toInner = t.toInner[:0] // was for one that has ended
+	in := &inner{c: c, pipe: newPipe(c.host.Wake), acks: 1}
 	first := c.run.settings.appendTo(nil)
 	first = appendHead(first, head{kind: frameSettings, flags: flagAck})
 	if grow := c.window.settle(); grow > 0 {
 		first = appendWindowUpdate(first, 0, grow)
 	}
-	if err := in.pipe.write(first, false); err != nil {
-		return nil, err
-	}
+	c.received.settle()
+	in.pipe.write(first, false, false)
+	f.inner = in
+	c.flows.begin(f)
 	c.inner.Store(in)
 	c.host.Inner(&innerConn{in})
-	return in, nil
+	return nil
 }
 
-// end notes that the client has reset a stream, and reports whether it was open.
-func (in *inner) end(id uint32) bool {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	_, was := in.open[id]
-	if was {
-		delete(in.open, id)
-		in.c.o.Budget.Add(-1)
+// retireInner ends net/http's side if it has no stream open.
+func (c *Conn) retireInner() {
+	if in := c.inner.Load(); in != nil {
+		in.retire()
 	}
-	return was
 }
 
-// endAll notes that the connection has ended.
-func (in *inner) endAll() {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	in.c.o.Budget.Add(-len(in.open))
-	clear(in.open)
+func (in *inner) retire() {
+	c := in.c
+	c.flows.mu.Lock()
+	idle := in.streams == 0 && in.acks == 0 && !in.leaves && !in.retired
+	if idle {
+		in.retired = true
+		c.inner.Store(nil)
+	}
+	c.flows.mu.Unlock()
+	if idle {
+		in.pipe.close()
+	}
 }
 
-// reportWait tells the host what the connection waits for after a read. It and ended
+// isRetired reports whether the side has ended.
+func (in *inner) isRetired() bool {
+	in.c.flows.mu.Lock()
+	defer in.c.flows.mu.Unlock()
+	return in.retired
+}
+
+// reportWait tells the host what the connection waits for after a read. It and flows.end
 // call the host under the lock, so that the last call has the current state.
 func (c *Conn) reportWait(part bool) {
-	wait := WaitRequest
-	if in := c.inner.Load(); in != nil {
-		in.mu.Lock()
-		defer in.mu.Unlock()
-		if in.midFrame = part; len(in.open) > 0 {
-			wait = WaitNothing
-		}
+	c.flows.mu.Lock()
+	defer c.flows.mu.Unlock()
+	c.flows.midFrame, c.flows.taken = part, len(c.run.forwarded)+len(c.run.pending)
+	switch {
+	case part:
+		c.host.Awaits(WaitFrame)
+	case len(c.flows.open)+c.flows.taken > 0:
+		c.host.Awaits(WaitNothing)
+	default:
+		c.host.Awaits(WaitRequest)
 	}
-	if c.busy() {
-		wait = WaitNothing
-	}
-	if part {
-		wait = WaitFrame
-	}
-	c.host.Awaits(wait)
 }
 
 // innerConn is the connection that net/http reads and writes.
@@ -118,6 +131,7 @@ func (i *innerConn) Write(p []byte) (int, error) {
 		in.out = (*in.outBuf)[:0]
 	}
 	defer in.releaseOut()
+	defer in.retire()
 	for b := p; len(b) > 0; {
 		n, err := in.consume(b)
 		if err != nil {
@@ -190,11 +204,21 @@ func (in *inner) frameDone(h head) error {
 		if !h.has(flagAck) { // the host has sent SETTINGS itself, and the client has acknowledged those
 			return nil
 		}
-		if !in.settingsAcked {
-			in.settingsAcked = true
+		if !in.acked() {
 			return nil
 		}
+	case frameWindowUpdate:
+		if h.id == 0 && len(p) == 4 {
+			n := in.c.received.grant(int64(binary.BigEndian.Uint32(p) & idMask))
+			if n == 0 {
+				return nil
+			}
+			binary.BigEndian.PutUint32(p, uint32(n))
+		}
 	case frameGoAway:
+		in.c.flows.mu.Lock()
+		in.leaves = true
+		in.c.flows.mu.Unlock()
 		binary.BigEndian.PutUint32(p, in.c.limitTo(binary.BigEndian.Uint32(p)&idMask))
 		if len(p) >= 8 && code(binary.BigEndian.Uint32(p[4:])) != codeNo {
 			in.c.setReason(Malformed)
@@ -208,7 +232,7 @@ func (in *inner) frameDone(h head) error {
 			return nil
 		}
 	case frameRSTStream:
-		if in.wasReset(h.id) {
+		if in.c.flows.wasReset(h.id) {
 			binary.BigEndian.PutUint32(p, uint32(codeCancel))
 		}
 		if in.c.resets.Many(time.Now()) {
@@ -225,26 +249,31 @@ func (in *inner) frameDone(h head) error {
 	}
 	in.out = append(in.out, in.partial...)
 	if first.kind == frameHeaders && !first.has(flagEndStream) {
-		in.progressed(first.id, 0)
+		in.c.flows.progressed(first.id, 0)
 	}
 	in.ended(first)
 	return nil
 }
 
-// ended notes the end of a stream, if this frame of net/http's ends it.
+// acked notes an acknowledgement of SETTINGS, and reports whether the client is to get it: not
+// the first one, which this side has sent itself.
+func (in *inner) acked() bool {
+	in.c.flows.mu.Lock()
+	defer in.c.flows.mu.Unlock()
+	in.acks--
+	first := !in.greeted
+	in.greeted = true
+	return !first
+}
+
+// ended notes the end of a stream, if this frame of net/http's ends it. Where the client
+// still sends a body, net/http's RST_STREAM follows (RFC 9113, 8.1).
 func (in *inner) ended(h head) {
-	over := h.kind == frameRSTStream || (h.kind == frameHeaders || h.kind == frameData) && h.has(flagEndStream)
-	if !over {
-		return
-	}
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if _, was := in.open[h.id]; !was {
-		return
-	}
-	in.c.o.Budget.Add(-1)
-	if delete(in.open, h.id); len(in.open) == 0 && !in.midFrame {
-		in.c.host.Awaits(WaitRequest)
+	switch {
+	case h.kind == frameRSTStream:
+		in.c.flows.cutOff(h.id)
+	case (h.kind == frameHeaders || h.kind == frameData) && h.has(flagEndStream):
+		in.c.flows.answered(h.id)
 	}
 }
 
@@ -255,7 +284,7 @@ const record = 16<<10 - frameHead
 // frame allow. It waits for the window.
 func (in *inner) body(b []byte) error {
 	for len(b) > 0 {
-		n := int64(min(len(b), int(min(in.frame.Load(), record))))
+		n := int64(min(len(b), int(min(in.c.frame.Load(), record))))
 		if in.c.window.left() < n && len(in.out) > 0 {
 			if err := in.flush(); err != nil { // before waiting for the window
 				return err
@@ -275,7 +304,7 @@ func (in *inner) body(b []byte) error {
 		in.out = append(appendHead(in.out, h), b[:n]...)
 		in.c.flood.countUseful(int(n))
 		if !h.has(flagEndStream) {
-			in.progressed(h.id, n)
+			in.c.flows.progressed(h.id, n)
 		}
 		if b = b[n:]; in.dataLeft == 0 {
 			in.ended(h)
@@ -294,22 +323,25 @@ func (in *inner) flush() error {
 	if len(in.out) == 0 {
 		return nil
 	}
-	in.c.w.mu.lock()
-	posted, err := in.c.writeOrPost(in.out)
-	if in.tableChanged && len(in.block) == 0 {
-		in.table.Store(in.newTable) // not sooner: an answer of the host's must not come before it
-		in.tableChanged = false
+	if in.isRetired() {
+		return errGone
 	}
-	in.c.w.mu.unlock()
-	if in.out = in.out[:0]; posted {
-		in.c.host.Wake()
-	}
+	err := in.c.writeBeside(in.out, func() {
+		if in.tableChanged && len(in.block) == 0 {
+			in.c.table.Store(in.newTable) // not sooner: an answer of the host's must not come before it
+			in.tableChanged = false
+		}
+	})
+	in.out = in.out[:0]
 	return err
 }
 
-// Close implements [net.Conn]: net/http ends the connection.
+// Close implements [net.Conn]: net/http ends the connection, unless it was told to end.
 func (i *innerConn) Close() error {
 	i.pipe.close()
+	if i.isRetired() {
+		return nil
+	}
 	i.c.window.close()
 	return i.c.host.Close()
 }

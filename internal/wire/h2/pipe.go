@@ -15,26 +15,29 @@ type pipe struct {
 	closed     bool
 	midFrame   bool   // the last write ended in the middle of a frame
 	afterFrame []byte // inserted frames, which come after that frame
+
+	awaited bool   // wake is to be called when there is room
+	wake    func() // any goroutine may call it
 }
 
 const maxPipe = 64 << 10
 
-func newPipe() *pipe {
-	p := &pipe{}
+func newPipe(wake func()) *pipe {
+	p := &pipe{wake: wake}
 	p.change.L = &p.mu
 	return p
 }
 
-// write adds all of b, in order, waiting for room. part says that b ends in the
-// middle of a frame.
-func (p *pipe) write(b []byte, part bool) error {
+// write adds all of b, in order, and waits for room first if wait is true. part says that b
+// ends in the middle of a frame. A closed pipe drops it.
+func (p *pipe) write(b []byte, part, wait bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for len(p.b)-p.from >= maxPipe && !p.closed {
+	for wait && len(p.b)-p.from >= maxPipe && !p.closed {
 		p.change.Wait()
 	}
 	if p.closed {
-		return errGone
+		return
 	}
 	if p.from > 0 && len(p.b)+len(b) > cap(p.b) { // under load the pipe is never empty
 		p.b, p.from = p.b[:copy(p.b, p.b[p.from:])], 0
@@ -44,14 +47,21 @@ func (p *pipe) write(b []byte, part bool) error {
 		p.b, p.afterFrame = append(p.b, p.afterFrame...), nil
 	}
 	p.change.Broadcast()
-	return nil
 }
 
-// nearlyFull reports whether a write might soon have to wait.
-func (p *pipe) nearlyFull() bool {
+// full reports whether nothing more should be written for now.
+func (p *pipe) full() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.b)-p.from >= maxPipe/2
+	return len(p.b)-p.from >= maxPipe && !p.closed
+}
+
+// awaitRoom is full; if it is true, wake is called when there is room again.
+func (p *pipe) awaitRoom() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.awaited = len(p.b)-p.from >= maxPipe && !p.closed
+	return p.awaited
 }
 
 // insert adds a short frame that does not come from the client, between two others. It
@@ -78,7 +88,12 @@ func (p *pipe) read(b []byte) (int, error) {
 		return 0, io.EOF
 	}
 	n := copy(b, p.b[p.from:])
-	if p.from += n; p.from == len(p.b) {
+	p.from += n
+	if p.awaited && len(p.b)-p.from < maxPipe/2 {
+		p.awaited = false
+		p.wake()
+	}
+	if p.from == len(p.b) {
 		if p.from = 0; cap(p.b) > 4<<10 {
 			p.b = nil // an idle connection holds no memory
 		}
@@ -92,5 +107,8 @@ func (p *pipe) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
-	p.change.Broadcast()
+	if p.change.Broadcast(); p.awaited {
+		p.awaited = false
+		p.wake()
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -34,22 +35,27 @@ type host struct {
 	turns  int
 	starts int
 
-	taken []uint32 // by Carry: paths that begin with /carry
-	fed   []hpack.HeaderField
+	taken []uint32 // by Forward: paths that begin with /carry
 	held  int64
-	posts int
+
+	conn   *Conn
+	beside chan *Stream // of paths that begin with /beside
 }
 
-func (h *host) Forward(id uint32, fields []hpack.HeaderField) (taken, marked bool) {
+func (h *host) Forward(id uint32, fields []hpack.HeaderField) (taken bool) {
 	for _, f := range fields {
+		if f.Name == ":path" && strings.HasPrefix(f.Value, "/beside") {
+			h.beside <- h.conn.Beside(id)
+			return true
+		}
 		if f.Name == ":path" && strings.HasPrefix(f.Value, "/carry") {
 			h.mu.Lock()
 			defer h.mu.Unlock()
-			h.taken, h.fed = append(h.taken, id), slices.Clone(fields)
-			return true, false
+			h.taken = append(h.taken, id)
+			return true
 		}
 	}
-	return false, false
+	return false
 }
 
 func (h *host) Cancel(id uint32) {
@@ -58,22 +64,11 @@ func (h *host) Cancel(id uint32) {
 	h.taken = slices.DeleteFunc(h.taken, func(other uint32) bool { return other == id })
 }
 
-func (h *host) Handoff(pass func(uint32, []hpack.HeaderField)) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, id := range h.taken {
-		pass(id, h.fed)
-	}
-	h.taken = nil
-}
+func (h *host) OnLoop() bool { return false }
 
-func (h *host) LeaveLoop() {}
+func (h *host) Full() <-chan struct{} { return nil }
 
-func (h *host) Wake() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.posts++
-}
+func (h *host) Wake() {}
 
 func (h *host) Buffered(n int64) {
 	h.mu.Lock()
@@ -203,11 +198,12 @@ func start(t *testing.T, h http.Handler, said ...http2.Setting) *rig {
 	_ = nc.SetDeadline(time.Now().Add(patience))
 	r.enc = hpack.NewEncoder(&r.b)
 	r.dec = hpack.NewDecoder(4096, func(f hpack.HeaderField) { r.got[f.Name] = f.Value })
-	r.host = &host{Conn: other, h: h, nobody: l, hot: map[string]string{
+	r.host = &host{Conn: other, h: h, nobody: l, beside: make(chan *Stream, 100), hot: map[string]string{
 		"/hot": "hot", "/hot/none": "", "/hot/1000": strings.Repeat("h", 1000), "/hot/60000": strings.Repeat("h", 60000),
 	}}
 	settings := appendSetting(nil, settingMaxFrameSize, 16<<10)
 	r.conn = New(r.host, Options{Settings: settings, HeaderList: 64 << 10, Stall: time.Minute})
+	r.host.conn = r.conn
 	go func() {
 		err := r.run()
 		_ = other.Close()
@@ -335,6 +331,9 @@ func pages() http.Handler {
 	mux.HandleFunc("/cold", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Table", "kept in a table") // which the encoder indexes
 		_, _ = io.WriteString(w, "cold")
+	})
+	mux.HandleFunc("/table/", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Table", "kept in a table "+path.Base(r.URL.Path))
 	})
 	mux.HandleFunc("/big", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write(bytes.Repeat([]byte("b"), 200000))

@@ -33,8 +33,12 @@ func (c *Conn) settingsFrame(t *task, h head, p []byte) error {
 			return err
 		}
 	}
-	in := c.inner.Load()
-	if in == nil {
+	c.frame.Store(c.run.settings.frame)
+	if by != 0 && !c.flows.shiftWindows(by) {
+		return c.fail(t, codeFlowControl)
+	}
+	if !c.flows.settings(c.inner.Load()) {
+		c.tableMost.Store(c.run.settings.table)
 		t.out = appendHead(t.out, head{kind: frameSettings, flags: flagAck})
 		return nil
 	}
@@ -43,10 +47,6 @@ func (c *Conn) settingsFrame(t *task, h head, p []byte) error {
 	// before its first stream and not again.
 	if c.run.settings.table < before.table {
 		return c.fail(t, codeInternal)
-	}
-	in.frame.Store(c.run.settings.frame)
-	if by != 0 {
-		in.shiftWindows(by)
 	}
 	at := len(t.toInner)
 	t.toInner = append(appendHead(t.toInner, h), p...)

@@ -37,11 +37,11 @@ func TestStalledStream(t *testing.T) {
 	r.ask(1, "/huge")
 	r.ask(3, "/hang") // never begins
 	r.data(1, 100)
-	inner := r.conn.inner.Load()
 	servertest.Eventually(r, "the window is used up", func() bool {
-		inner.mu.Lock()
-		defer inner.mu.Unlock()
-		return inner.open[1].window == 0 && inner.open[1].progressAt > 0
+		r.conn.flows.mu.Lock()
+		defer r.conn.flows.mu.Unlock()
+		f := r.conn.flows.findLocked(1)
+		return f != nil && f.window == 0 && f.progressAt > 0
 	})
 	if r.conn.Expire(time.Now().Add(-time.Hour)) {
 		t.Error("the connection is over")
@@ -95,14 +95,14 @@ func TestStalledConnection(t *testing.T) {
 
 // What is inserted never stands within another frame.
 func TestInsert(t *testing.T) {
-	p := newPipe()
-	_ = p.write([]byte("a["), true)
+	p := newPipe(nil)
+	p.write([]byte("a["), true, false)
 	p.insert([]byte("1"))
-	_ = p.write([]byte("b"), true)
+	p.write([]byte("b"), true, false)
 	p.insert([]byte("2"))
-	_ = p.write([]byte("]c"), false)
+	p.write([]byte("]c"), false, false)
 	p.insert([]byte("3"))
-	_ = p.write([]byte("d"), false)
+	p.write([]byte("d"), false, false)
 	b := make([]byte, 100)
 	if n, _ := p.read(b); string(b[:n]) != "a[b]c123d" {
 		t.Error(string(b[:n]))

@@ -1,6 +1,7 @@
 package h2
 
 import (
+	"encoding/binary"
 	"sync"
 	"sync/atomic"
 
@@ -13,22 +14,29 @@ type Conn struct {
 	host Host
 	o    Options
 
+	mostStreams int // that the client may open (RFC 9113, 5.1.2), by Options.Settings
+
 	run    runState    // of the goroutine that calls Run
 	goaway goawayState // under its own lock
 	w      writeState  // under its own lock
 
-	// parked is changed under w.mu by the goroutine that calls Run (park.go has the
-	// states).
-	parked atomic.Bool
-
 	lastOpened   atomic.Uint32 // the highest stream of the client
 	lastAnswered atomic.Uint32 // the highest that the host has answered
 	inner        atomic.Pointer[inner]
-	evicted      atomic.Bool
-	reason       atomic.Uint32 // a Reason
+	frame        atomic.Uint32 // the client's largest
+	// table is the size of the client's HPACK table that net/http has sent last. Where
+	// the client's setting is smaller, the next block must begin with the new size (RFC
+	// 7541, 4.2), and only net/http's blocks do: the host must not answer before.
+	table     atomic.Uint32
+	tableMost atomic.Uint32 // the client's setting
+	evicted   atomic.Bool
+	leaving   atomic.Bool   // the client has sent GOAWAY
+	reason    atomic.Uint32 // a Reason
 
 	// These have locks of their own, or are atomic.
 	window   window
+	received received
+	flows    flows
 	flood    flood
 	resets   ResetCount
 	buffered bufferedBytes
@@ -39,10 +47,9 @@ type Conn struct {
 //	phaseNew ──the client's preface was read──▶ phasePreface
 //	  ──our SETTINGS are to be written with the next answers──▶ phaseSettingsSent
 //	  ──the client's SETTINGS have come (RFC 9113, 3.4)──▶ phaseOpen
-//	  ──the client sent GOAWAY, and net/http has not started──▶ phaseLeaving
+//	  ──the client sent GOAWAY──▶ phaseLeaving
 //
-// In phaseLeaving Run returns once everything is answered. Where net/http has started,
-// it gets the GOAWAY and ends the connection itself.
+// In phaseLeaving Run returns once everything is answered.
 type phase uint8
 
 const (
@@ -70,15 +77,13 @@ type runState struct {
 	dataLeft int    // bytes of a DATA frame's payload that have yet to come
 	discard  bool   // the payload is read and dropped
 
+	lastPassed uint32 // the highest stream that net/http got
+
 	// Requests that the host answers later (carry.go).
 	forwarded []forwarded
 	pending   []pendingReply // in the order in which they are sent
 	out       []byte         // answers of the host that were not written yet
 	outBuf    *[]byte        // the buffer of out, from a pool
-
-	// A parked connection that is to leave its loop (park.go).
-	unparking bool
-	deferred  []byte // frames for net/http, which gets them after Unpark
 }
 
 // goawayState is which GOAWAY frames the client has got (RFC 9113, 6.8).
@@ -93,14 +98,13 @@ type goawayState struct {
 type writeState struct {
 	mu           fair
 	settingsSent bool
-	posted       []byte // what net/http has written to a parked connection
 }
 
 // clientSettings are what the client has asked for.
 type clientSettings struct {
 	window, frame uint32
 	// table is the smallest HPACK table that the client has asked for. Net/http gets no other,
-	// so its own only shrinks: see inner.table.
+	// so its own only shrinks: see Conn.table.
 	table uint32
 	raw   [8]uint32 // by number, as sent
 	sent  uint8     // which of them were
@@ -108,9 +112,19 @@ type clientSettings struct {
 
 // New returns a Conn.
 func New(h Host, o Options) *Conn {
-	c := &Conn{host: h, o: o, w: writeState{mu: newFair()}}
+	c := &Conn{host: h, o: o, w: writeState{mu: newFair()}, mostStreams: maxWindow}
+	for b := o.Settings; len(b) >= 6; b = b[6:] {
+		if binary.BigEndian.Uint16(b) == settingMaxStreams {
+			c.mostStreams = int(binary.BigEndian.Uint32(b[2:]))
+		}
+	}
 	c.run.settings = clientSettings{table: firstTable, window: defaultWindow, frame: 16 << 10}
 	c.window.init(defaultWindow)
+	c.received.left = defaultWindow
+	c.frame.Store(c.run.settings.frame)
+	c.table.Store(firstTable)
+	c.tableMost.Store(firstTable)
+	c.flows.c = c
 	c.run.dec = hpack.NewDecoder(firstTable, nil)
 	c.run.dec.SetEmitFunc(c.run.list.emit)
 	c.run.dec.SetMaxStringLength(maxBlock)

@@ -24,6 +24,25 @@ func (w *window) init(n int64) {
 	w.size = n
 }
 
+// takeUpTo is take for as much of n as the window has.
+func (w *window) takeUpTo(n int64) int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n = max(0, min(n, w.size)); n > 0 {
+		w.spend(n)
+		w.debt += n
+	}
+	return n
+}
+
+// awaitMore waits until the window is not empty. It returns false when the connection is
+// closed, and after the duration most.
+func (w *window) awaitMore(most time.Duration) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.awaitLocked(most)
+}
+
 // left is how much may be sent now.
 func (w *window) left() int64 {
 	w.mu.Lock()
@@ -76,6 +95,16 @@ func (w *window) settle() (grow int64) {
 func (w *window) wait(n int64, most time.Duration) int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if !w.awaitLocked(most) {
+		return 0
+	}
+	n = min(n, w.size)
+	w.spend(n)
+	return n
+}
+
+// awaitLocked is awaitMore with mu held.
+func (w *window) awaitLocked(most time.Duration) bool {
 	if w.size <= 0 && !w.closed {
 		late := false
 		timer := time.AfterFunc(most, func() {
@@ -89,12 +118,7 @@ func (w *window) wait(n int64, most time.Duration) int64 {
 			w.more.Wait()
 		}
 	}
-	if w.closed || w.size <= 0 {
-		return 0
-	}
-	n = min(n, w.size)
-	w.spend(n)
-	return n
+	return !w.closed && w.size > 0
 }
 
 // spend uses n bytes. The window has them.

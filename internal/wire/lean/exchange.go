@@ -2,6 +2,7 @@ package lean
 
 import (
 	"context"
+	"crypto/tls"
 	"net/http"
 	"net/url"
 	"time"
@@ -11,6 +12,8 @@ import (
 // once.
 type Exchange struct {
 	method, target, host string
+	proto                string
+	major, minor         int
 	length               int64 // of the body
 	url                  url.URL
 	header               http.Header
@@ -19,7 +22,11 @@ type Exchange struct {
 	response             Response
 	request              *http.Request
 	cancel               context.CancelFunc
+	tls                  *tls.ConnectionState
 }
+
+// Secure says that the request has come over TLS. Call it before Begin.
+func (x *Exchange) Secure(state *tls.ConnectionState) { x.tls = state }
 
 // Length returns the length of the request's body.
 func (x *Exchange) Length() int64 { return x.length }
@@ -33,7 +40,7 @@ func (x *Exchange) Begin(ctx context.Context, remote string) context.CancelFunc 
 	ctx, x.cancel = context.WithCancel(ctx)
 	r := new(http.Request).WithContext(ctx)
 	r.Method, r.URL, r.Header, r.Host = x.method, &x.url, x.header, x.host
-	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.1", 1, 1
+	r.Proto, r.ProtoMajor, r.ProtoMinor, r.TLS = x.proto, x.major, x.minor, x.tls
 	r.RequestURI, r.RemoteAddr = x.target, remote
 	r.ContentLength, r.Body = x.length, http.NoBody
 	x.request = r
@@ -51,11 +58,15 @@ const (
 	Hijacked                // the handler has it
 )
 
-// Serve calls the handler for the request and ends the answer. Call it after Begin.
+// Serve calls the handler for the request and ends the answer. Call it after Begin. Over HTTP/2
+// the link is a [FrameLink], and the outcome means nothing.
 func (x *Exchange) Serve(s *Server, l Link) (o Outcome) {
 	w := &x.response
 	w.x, w.server, w.link = x, s, l
-	w.header, w.length = http.Header{}, -1
+	w.header, w.length, w.bodyBytes = http.Header{}, -1, bodyBufBytes
+	if f, ok := l.(FrameLink); ok {
+		w.frames, w.bodyBytes = f, frameBodyBytes
+	}
 	if x.length > 0 {
 		x.body = body{link: l, failed: x.cancel, remaining: x.length}
 		x.request.Body = &x.body

@@ -151,7 +151,7 @@ func (w *Response) finishHead(p []byte) {
 	s := &w.snap
 	head := w.x.method == http.MethodHead
 	var sized, typed, coded, ends bool // fields to add
-	if w.done && !s.trailing && s.coding == "" && hasBody(w.status) && !s.sized && (!head || len(p) > 0) {
+	if w.done && (!s.trailing || w.frames != nil) && s.coding == "" && hasBody(w.status) && !s.sized && (!head || len(p) > 0) {
 		w.length, sized = int64(len(p)), true
 	}
 	if s.connection == "close" {
@@ -169,7 +169,7 @@ func (w *Response) finishHead(p []byte) {
 	}
 	if hasBody(w.status) {
 		typed = !s.encoded && !s.typed && s.coding == "" && len(p) > 0
-	} else {
+	} else if w.frames == nil { // over HTTP/2 net/http leaves them in
 		drop[1], drop[3] = true, true
 		drop[2] = w.status == http.StatusNotModified
 	}
@@ -181,12 +181,17 @@ func (w *Response) finishHead(p []byte) {
 	switch {
 	case head || !hasBody(w.status), measured:
 		drop[3] = true
+	case w.frames != nil:
+		drop[1], drop[3] = true, true
 	case s.coding == "identity":
 		w.closing, drop[3] = true, true
 	default:
 		w.chunked, coded = true, true
 		drop[3] = drop[3] || s.coding == "chunked"
 		drop[1] = true
+	}
+	if w.frames != nil {
+		drop[0], w.closing = true, false
 	}
 	if w.closing && !field.Has([]string{s.connection}, "close") && (w.status != http.StatusSwitchingProtocols || !s.switches) {
 		drop[0], ends = true, true
@@ -217,6 +222,7 @@ func (w *Response) extra(p []byte, sized, typed, coded, ends bool) {
 		w.out = append(w.out, "Transfer-Encoding: chunked\r\n"...)
 	}
 	w.out = append(w.out, "\r\n"...)
+	w.headDone(false)
 }
 
 // mayTrail reports whether a field is allowed as a trailer (RFC 9110, 6.5.1).

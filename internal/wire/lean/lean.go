@@ -1,6 +1,6 @@
-// Package lean serves requests of HTTP/1.1 without net/http's server, for less CPU. It accepts
-// a strict subset of HTTP, which covers nearly all requests, and calls an [http.Handler]
-// with a request and a writer that behave like net/http's.
+// Package lean serves requests of HTTP/1.1 and HTTP/2 without net/http's server, for less CPU.
+// It accepts a strict subset of HTTP, which covers nearly all requests, and calls an
+// [http.Handler] with a request and a writer that behave like net/http's.
 //
 //	End        is the head complete, and may it be in the subset? (parse.go)
 //	New        parses a head, or refuses it: then net/http must serve it (parse.go)
@@ -10,7 +10,8 @@
 //
 // An answer is what net/http would send, byte for byte: which fields are added, when it is
 // chunked, when the connection ends. The code follows net/http's server.go step by step, and
-// tests of internal/server compare the bytes of both.
+// tests of internal/server compare the bytes of both. Over HTTP/2 the rules for fields are
+// the same; a [FrameLink] gets head, body and trailers apart from each other.
 //
 // The package does not depend on the lane: a [Link] is all that it needs of a connection.
 package lean
@@ -43,6 +44,20 @@ type Link interface {
 	SetWriteDeadline(time.Time) error
 }
 
+// FrameLink is the Link of an exchange over HTTP/2. Send and ReadFrom send a part of the body,
+// behind the head; head is the first part of it.
+type FrameLink interface {
+	Link
+	// Head takes a head in the form of HTTP/1.1, before anything else. It need not be
+	// sent before the next call. interim: another one follows it.
+	Head(text []byte, interim bool)
+	// End sends the last part of the body, and the lines of trailers, in the form of
+	// HTTP/1.1.
+	End(body, trailers []byte) error
+	// Reset ends an answer that is not complete.
+	Reset()
+}
+
 // Server has what all exchanges share.
 type Server struct {
 	Handler http.Handler
@@ -73,9 +88,11 @@ func (s *Server) now() string {
 }
 
 const (
-	// bodyBufBytes is how much of a body is buffered before the choice between a
-	// Content-Length and chunks, as in net/http.
-	bodyBufBytes = 2048
+	// bodyBufBytes and frameBodyBytes are how much of a body is buffered before it is
+	// decided whether the answer has a Content-Length, over HTTP/1.1 and HTTP/2, as in
+	// net/http.
+	bodyBufBytes   = 2048
+	frameBodyBytes = 4096
 	// writeBufBytes is how much is buffered before it is sent: the head, and what
 	// fits behind it.
 	writeBufBytes = 4096
@@ -90,7 +107,7 @@ const (
 // buffers are those of one Response.
 type buffers struct {
 	out  [writeBufBytes + 256]byte // and the line of a chunk and the last chunk
-	body [bodyBufBytes]byte
+	body [frameBodyBytes]byte
 }
 
 var bufferPool = sync.Pool{New: func() any { return new(buffers) }}

@@ -17,7 +17,7 @@ func New(head string) *Exchange {
 
 // NewExchange makes an exchange of a parsed head; nil if its target is not valid.
 func NewExchange(h *message.Request) *Exchange {
-	x := &Exchange{method: h.Method, target: h.Target, host: h.Host, length: h.Length}
+	x := &Exchange{method: h.Method, target: h.Target, host: h.Host, length: h.Length, proto: h.Proto(), major: h.Major, minor: h.Minor}
 	if !h.URL(&x.url) {
 		return nil
 	}

@@ -21,6 +21,7 @@ type Response struct {
 	x      *Exchange
 	server *Server
 	link   Link
+	frames FrameLink // link, over HTTP/2; else nil
 
 	header  http.Header
 	status  int // 0: WriteHeader was not called yet
@@ -43,6 +44,8 @@ type Response struct {
 	buffers *buffers
 	out     []byte // what was not sent yet: buffers.out, or larger
 	n       int    // bytes in buffers.body
+
+	bodyBytes int // how many it may have
 }
 
 // Header implements [http.ResponseWriter].
@@ -124,7 +127,16 @@ func (w *Response) interim(code int) {
 	w.out = s.codings.cut(w.out)
 	w.out = s.lengths.cut(w.out)
 	w.out = append(w.out, "\r\n"...)
+	w.headDone(true)
 	_ = w.send(nil)
+}
+
+// headDone gives a complete head to the link, if that wants it apart from the body.
+func (w *Response) headDone(interim bool) {
+	if w.frames != nil {
+		w.frames.Head(w.out, interim)
+		w.out = w.buffers.out[:0]
+	}
 }
 
 // Write implements [http.ResponseWriter].
@@ -133,13 +145,13 @@ func (w *Response) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	total := len(p)
-	for len(p) > bodyBufBytes-w.n && w.err == nil {
+	for len(p) > w.bodyBytes-w.n && w.err == nil {
 		if w.n == 0 {
 			w.chunk(p)
 			p = nil
 			break
 		}
-		n := copy(w.buffers.body[w.n:], p)
+		n := copy(w.buffers.body[w.n:w.bodyBytes], p)
 		w.n += n
 		p = p[n:]
 		w.flushBody()
@@ -157,8 +169,8 @@ func (w *Response) WriteString(s string) (int, error) {
 		return 0, err
 	}
 	total := len(s)
-	for len(s) > bodyBufBytes-w.n && w.err == nil { // never past the buffer, as in package bufio
-		n := copy(w.buffers.body[w.n:], s)
+	for len(s) > w.bodyBytes-w.n && w.err == nil { // never past the buffer, as in package bufio
+		n := copy(w.buffers.body[w.n:w.bodyBytes], s)
 		w.n += n
 		s = s[n:]
 		w.flushBody()
@@ -239,7 +251,7 @@ func (w *Response) reserve(n int) {
 
 // send sends out, and p.
 func (w *Response) send(p []byte) error {
-	if w.err == nil && len(w.out)+len(p) > 0 {
+	if w.err == nil && (len(w.out)+len(p) > 0 || w.frames != nil) {
 		if w.err = w.link.Send(w.out, p); w.err != nil {
 			w.x.cancel()
 		}
@@ -311,6 +323,9 @@ func (w *Response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if w.hijacked {
 		return nil, nil, http.ErrHijacked
 	}
+	if w.frames != nil {
+		return nil, nil, http.ErrNotSupported
+	}
 	if w.status != 0 {
 		if !w.headed {
 			w.finishHead(nil)
@@ -368,7 +383,10 @@ func (w *Response) finish() Outcome {
 	if !w.headed {
 		w.finishHead(nil)
 	}
-	if w.chunked && w.x.method != http.MethodHead {
+	switch {
+	case w.frames != nil:
+		w.endFrames()
+	case w.chunked && w.x.method != http.MethodHead:
 		w.reserve(len("0\r\n\r\n"))
 		w.out = w.appendTrailers(append(w.out, "0\r\n"...))
 		w.out = append(w.out, "\r\n"...)
@@ -394,10 +412,25 @@ func (w *Response) finish() Outcome {
 	return Keep
 }
 
+// endFrames ends the answer over HTTP/2. net/http sends no trailers with an answer to HEAD.
+func (w *Response) endFrames() {
+	var trailers []byte
+	if w.x.method != http.MethodHead {
+		trailers = w.appendTrailers(nil)
+	}
+	if w.err == nil {
+		w.err = w.frames.End(w.out, trailers)
+	}
+	w.out, w.frames = w.out[:0], nil
+}
+
 // abandon ends an answer whose handler has panicked. What it has written is sent.
 func (w *Response) abandon() {
 	w.done = true
-	if w.headed {
+	switch {
+	case w.frames != nil:
+		w.frames.Reset()
+	case w.headed:
 		_ = w.send(nil)
 	}
 	w.release()

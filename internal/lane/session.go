@@ -1,0 +1,83 @@
+package lane
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+)
+
+// session is a connection while net/http has it. net/http cannot give one back, but it closes
+// one that has ended. So where net/http waits for the next request and the connection came
+// from a loop, the session says that it has ended, and its Close gives the connection back.
+type session struct {
+	*Conn
+	left bool // the connection is net/http's no more; for net/http's goroutine alone
+}
+
+// ConnectionState fills [http.Request.TLS].
+func (s *tlsSession) ConnectionState() tls.ConnectionState { return s.tls.ConnectionState() }
+
+// tlsSession is a session over TLS: see TLSConn.
+type tlsSession struct {
+	*session
+	tls *TLSConn
+}
+
+// ForNetHTTP returns a connection for which Serve has returned true, as net/http is to get it.
+func ForNetHTTP(nc NetConn) net.Conn {
+	if tc, ok := nc.(*TLSConn); ok {
+		return &tlsSession{&session{Conn: tc.Conn}, tc}
+	}
+	return &session{Conn: nc.(*Conn)}
+}
+
+// Read implements [net.Conn].
+func (s *session) Read(p []byte) (int, error) {
+	if s.left || s.mayLeave() {
+		s.left = true
+		return 0, io.EOF
+	}
+	return s.Conn.Read(p)
+}
+
+// mayLeave reports whether a loop can have the connection: net/http has answered, and nothing
+// of the next request is here.
+func (s *session) mayLeave() bool {
+	c := s.Conn
+	return c.state.load() == stateReading && c.served.Load() && c.canServeDirect() && c.lane.on() && !c.lane.draining.Load() &&
+		len(c.readAhead) == 0 && !c.headStarted && !c.startedOnLoop() && c.tracker.clean()
+}
+
+// Close implements [net.Conn].
+func (s *session) Close() error {
+	if !s.left {
+		return s.Conn.Close()
+	}
+	c := s.Conn
+	if c.answeredBy = byLane; c.posted {
+		c.answeredBy = byLanePost // the loop skips empty lines then, as net/http would have
+	}
+	if !c.toLoop() {
+		return c.Close()
+	}
+	return nil
+}
+
+// OnState is the hook for http.Server.ConnState.
+func OnState(nc net.Conn, state http.ConnState) {
+	switch s := nc.(type) {
+	case *session:
+		if !s.left {
+			s.onState(state)
+		}
+	case *tlsSession:
+		if !s.left {
+			s.onState(state)
+		}
+	default:
+		if c, ok := FromNet(nc); ok {
+			c.onState(state)
+		}
+	}
+}
