@@ -16,19 +16,19 @@ import (
 // tickers are the files that may have a ticker, with what ends it. A server without
 // clients has no timer pending: what only clients need done is a [meter.Upkeep].
 var tickers = map[string]string{
-	"cmd/millrace/internal/cachecmd/warm.go":    "the command",
-	"cmd/millrace/internal/servecmd/service.go": "runs only under systemd's watchdog",
-	"images/worker/process.go":                  "the conversion",
-	"internal/access/admit/lists.go":            "runs only with lists in files",
-	"internal/access/admit/shared.go":           "runs only with limits that several machines share",
-	"internal/server/h3/h3.go":                  "the drain",
-	"internal/server/server.go":                 "the drain",
-	"internal/server/slots.go":                  "a place for the client",
-	"internal/server/successor.go":              "the upgrade",
-	"internal/server/tls_ocsp.go":               "once an hour, with certificates of files",
-	"internal/upstream/health.go":               "runs only with health checks",
-	"store/bus/nats/connect.go":                 "runs only with NATS",
-	"store/bus/nats/members.go":                 "runs only with NATS",
+	"cmd/internal/cachecmd/warm.go":    "the command",
+	"cmd/internal/servecmd/service.go": "runs only under systemd's watchdog",
+	"images/worker/process.go":         "the conversion",
+	"internal/access/admit/lists.go":   "runs only with lists in files",
+	"internal/access/admit/shared.go":  "runs only with limits that several machines share",
+	"internal/server/h3/h3.go":         "the drain",
+	"internal/server/server.go":        "the drain",
+	"internal/server/slots.go":         "a place for the client",
+	"internal/server/successor.go":     "the upgrade",
+	"internal/server/tls_ocsp.go":      "once an hour, with certificates of files",
+	"internal/upstream/health.go":      "runs only with health checks",
+	"store/bus/nats/connect.go":        "runs only with NATS",
+	"store/bus/nats/members.go":        "runs only with NATS",
 }
 
 // TestTickers: nothing else in the program has a ticker.

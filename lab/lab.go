@@ -210,5 +210,5 @@ func (s *session) fill(cfg load.Config, got *load.Result) {
 	s.res.Answer = answer(cfg, got)
 	slot := gate.FromLoad("target", "load", 0, cfg, got, s.meter.Steal(), s.meter.Others())
 	slot.Takers = s.meter.Takers()
-	s.res.Gates = gate.Check([]gate.Slot{slot}, gate.Limits{Lone: true})
+	s.res.Gates = gate.Check([]gate.Slot{slot}, gate.Limits{Single: true})
 }

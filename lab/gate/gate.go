@@ -92,10 +92,10 @@ type Limits struct {
 	Failures float64
 	// FailuresOn replaces Failures for the workloads named.
 	FailuresOn map[string]float64
-	// Lone is for one target alone: requests that fail are then a finding about it, and
+	// Single is for one target alone: requests that fail are then a finding about it, and
 	// void nothing as long as there are others; and a generator that never waited makes
 	// its rate a lower bound.
-	Lone bool
+	Single bool
 	// Little is how far rate × mean latency and the rest may be from the requests in
 	// flight, as a share. Default 0.02.
 	Little float64

@@ -41,11 +41,11 @@ func (l Limits) milder(g gauge, judged record.Gate, groups [][]Slot) record.Gate
 	}
 	switch g.name {
 	case nameErrors:
-		if l.Lone && most < 1 {
+		if l.Single && most < 1 {
 			judged.Status = record.Doubtful
 		}
 	case nameGenerator:
-		if l.Lone {
+		if l.Single {
 			judged.Status = record.Doubtful
 			judged.Detail += "; the target could answer more than it was asked: more threads ask for more (--threads)"
 		}

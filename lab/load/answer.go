@@ -112,12 +112,12 @@ func (a *answer) parse(p []byte) (head, error) {
 	return h, err
 }
 
-// heard is what was kept of it; nil: nothing.
-func (a *answer) heard() *heard {
+// received is what was kept of it; nil: nothing.
+func (a *answer) received() *received {
 	if !a.keepHead && !a.keepBody {
 		return nil
 	}
-	h := &heard{body: a.content}
+	h := &received{body: a.content}
 	if len(a.text) > 0 {
 		h.head, _ = header(a.text) // that it can be read was seen when it came, or is as good as none
 	}

@@ -345,7 +345,7 @@ func (l *loop) complete(c *conn, h *head, body, bytes int64, ends bool) {
 		l.gaps.answered(now)
 	}
 	page, t := &l.pages[c.page], l.cur
-	right := page.plain && h.status == page.status && body == page.body || t.judge(l.plan, page, l.steps[c.page], c.visitor, h.status, body, c.answer.heard())
+	right := page.plain && h.status == page.status && body == page.body || t.judge(l.plan, page, l.steps[c.page], c.visitor, h.status, body, c.answer.received())
 	if !l.limited || c.since >= l.opensAt { // else it was sent before the window, beside those that are counted
 		t.requests++
 		t.bytes += uint64(bytes)
@@ -375,8 +375,8 @@ func (l *loop) complete(c *conn, h *head, body, bytes int64, ends bool) {
 
 // isFull tells, once, that as many requests as are wanted were sent and have ended.
 func (l *loop) isFull() {
-	if l.limited && l.left == 0 && l.flying == 0 && !l.told {
-		l.told = true
+	if l.limited && l.left == 0 && l.flying == 0 && !l.notified {
+		l.notified = true
 		l.filled()
 	}
 }

@@ -71,12 +71,12 @@ type loop struct {
 	sweeping int64 // ns between looks for timeouts; 0: at each cut is often enough
 	waiting  bool  // for all connections to be tried
 
-	limited bool   // left counts
-	told    bool   // that none is left, and none in flight
-	left    uint64 // requests still to be sent
-	flying  uint64 // requests in flight
-	flownAt int64  // until when cur.requestTime is up to date
-	opensAt int64  // when the window opened
+	limited  bool   // left counts
+	notified bool   // that none is left, and none in flight
+	left     uint64 // requests still to be sent
+	flying   uint64 // requests in flight
+	flownAt  int64  // until when cur.requestTime is up to date
+	opensAt  int64  // when the window opened
 
 	cur, other *tally
 	cutAt      int64

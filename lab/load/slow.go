@@ -35,7 +35,7 @@ type slow struct {
 	opened   int
 	limited  bool
 	left     uint64 // requests still to be sent
-	told     bool   // that none is left, and none in flight
+	notified bool   // that none is left, and none in flight
 	supply   *supply
 	streams  []stream // of all connections, in their order
 	flying   uint64

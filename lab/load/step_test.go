@@ -137,7 +137,7 @@ func TestExpectations(t *testing.T) {
 }
 
 func TestChecks(t *testing.T) {
-	h := &heard{status: 404, head: http.Header{"X-A": {"b", "c"}}, body: []byte(`{"a": {"b": [1, {"c": "d=e"}]}, "n": 12345678901234567890, "": null}`)}
+	h := &received{status: 404, head: http.Header{"X-A": {"b", "c"}}, body: []byte(`{"a": {"b": [1, {"c": "d=e"}]}, "n": 12345678901234567890, "": null}`)}
 	for said, fails := range map[string]string{
 		"status 404": "", "status 200,404": "", "status 4xx": "", "status 200": "status 404, and 200 was expected",
 		"header X-A": "", "header x-a: b, c": "", "header X-A: b": `not "b, c"`, "header X-B": "there is no header X-B",
@@ -155,7 +155,7 @@ func TestChecks(t *testing.T) {
 			t.Errorf("%s: %v, want %q", said, err, fails)
 		}
 	}
-	if c, _ := readCheck("json a"); c.wrong(&heard{body: []byte("<p>")}, nil) == nil {
+	if c, _ := readCheck("json a"); c.wrong(&received{body: []byte("<p>")}, nil) == nil {
 		t.Error("what is not JSON has a value")
 	}
 }

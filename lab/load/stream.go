@@ -256,8 +256,8 @@ func (l *limited) Write(p []byte) (int, error) {
 // isFull tells, once, that as many requests as are wanted were sent and have ended.
 // d.mu is held.
 func (d *slow) isFull() {
-	if d.limited && d.left == 0 && d.flying == 0 && !d.told {
-		d.told = true
+	if d.limited && d.left == 0 && d.flying == 0 && !d.notified {
+		d.notified = true
 		d.fulls <- struct{}{}
 	}
 }
@@ -297,7 +297,7 @@ func (d *slow) failed(err error) {
 func (d *slow) answered(s *stream, a *client.Answer, sent, end int64) {
 	t := d.cur
 	step := s.page
-	right := t.judge(d.plan, &d.pages[step], d.steps[step], s.visitor, a.Status, a.Body, &heard{head: a.Head, body: s.body.Bytes()})
+	right := t.judge(d.plan, &d.pages[step], d.steps[step], s.visitor, a.Status, a.Body, &received{head: a.Head, body: s.body.Bytes()})
 	s.page = d.after(step, right, s.visitor)
 	switch {
 	case d.limited && sent < d.opensAt: // before the window, beside those that are counted

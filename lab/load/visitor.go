@@ -166,7 +166,7 @@ func (v *visitor) keep(path template, head http.Header) {
 
 // judge says whether an answer is a right one, counts it if it is not, and has the
 // visitor learn from it. h is nil where nobody looks into answers.
-func (t *tally) judge(p *plan, page *page, s *step, v *visitor, status int, length int64, h *heard) bool {
+func (t *tally) judge(p *plan, page *page, s *step, v *visitor, status int, length int64, h *received) bool {
 	looks := len(s.checks)+len(s.takes) > 0 || s.readHead
 	usual := status >= 200 && status <= 299 || status == http.StatusSwitchingProtocols
 	if page.status == 0 {
@@ -180,7 +180,7 @@ func (t *tally) judge(p *plan, page *page, s *step, v *visitor, status int, leng
 	}
 	if looks {
 		if h == nil {
-			h = new(heard)
+			h = new(received)
 		}
 		h.status = status
 		if v != nil {
