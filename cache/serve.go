@@ -160,7 +160,7 @@ func (x *exchange) encode(o *object.Object, a *send.Answer, lines *field.Lines) 
 // is fresh and nothing is purged.
 func (x *exchange) offer(o *object.Object, a *send.Answer, before []string) {
 	// A file is the store's, open for this request alone.
-	if x.r.ProtoMajor != 1 || a.File != nil || !x.demand.Neutral() || x.head.Fields.Has("Range") || !x.set.Key.Plain(x.head) {
+	if a.File != nil || !x.demand.Neutral() || x.head.Fields.Has("Range") || !x.set.Key.Plain(x.head) {
 		return
 	}
 	if x.unsure || len(x.set.Made) > 0 || !x.askedPlainly() {

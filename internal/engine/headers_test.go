@@ -266,3 +266,32 @@ sites:
 		check(http.MethodOptions, "/", 204, value)
 	}
 }
+
+// TestCachedPagesGetHot: the lane takes over a cached page whatever protocol its visitors
+// speak, and sends over each what the others get.
+func TestCachedPagesGetHot(t *testing.T) {
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "max-age=3600")
+		_, _ = io.WriteString(w, r.URL.Path)
+	}))
+	t.Cleanup(up.Close)
+	s := headersSite(t, false, up.URL, t.TempDir())
+	for _, first := range protocols {
+		path := "/api/" + first
+		before := s.offers(t)
+		for range 3 {
+			if text, _ := s.ask(t, first, http.MethodGet, path, nil); !strings.Contains(text, path) {
+				t.Fatalf("over %s: %s", first, text)
+			}
+		}
+		if s.offers(t) == before {
+			t.Errorf("a page that is asked for over %s alone does not get hot", first)
+		}
+		want, _ := s.ask(t, first, http.MethodGet, path, nil)
+		for _, road := range protocols {
+			if text, _ := s.ask(t, road, http.MethodGet, path, nil); text != want && (first == "h1") == (road == "h1") {
+				t.Errorf("hot over %s, over %s: %s\nwant %s", first, road, text, want)
+			}
+		}
+	}
+}
