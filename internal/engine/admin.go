@@ -140,7 +140,7 @@ func (g *graph) reach(r *http.Request) (*site.Route, *http.Request) {
 		r = site.WithPath(r, f.Clean, r.URL.RawQuery)
 		f = on.Find(match.Of(r).Head)
 	}
-	r = site.WithPath(r, f.Path, f.Query)
+	r = f.Request(r)
 	if on, ok := g.cached[f.Route]; ok && on.auth != nil {
 		return f.Route, on.auth.Presume(r)
 	}

@@ -120,7 +120,7 @@ func (e *explainer) explain(r *http.Request) error {
 		e.cold = "no route answers"
 		return nil
 	}
-	return e.answers(site.WithPath(r, e.found.Path, e.found.Query))
+	return e.answers(e.found.Request(r))
 }
 
 // listener is the address that the request comes to; false if the answer is

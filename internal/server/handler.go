@@ -44,7 +44,7 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		r = v.findRoute(r, q)
 		v.prepare(q)
 	} else {
-		r = site.WithPath(r, v.found.Path, v.found.Query)
+		r = v.found.Request(r)
 	}
 	w.pages, w.appPages = v.route.Pages, v.route.Intercepted
 	lane.SetJob(r, v.siteID, v.route.Job)
@@ -267,7 +267,7 @@ func (v *visit) lookFor(r *http.Request, q *message.Request) *http.Request {
 		v.setRefusal(st, refuse("Nothing is here.", http.StatusNotFound))
 	default:
 		v.setRoute(st, &f)
-		return site.WithPath(r, f.Path, f.Query)
+		return f.Request(r)
 	}
 	return r
 }

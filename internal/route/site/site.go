@@ -341,6 +341,15 @@ type Found struct {
 	Rule int
 }
 
+// Request returns r as the route's handler gets it. What rules have moved has no escapes of
+// the client's, also where they have moved it back: "/a%2Fb" to "/x/a/b" to "/a/b".
+func (f *Found) Request(r *http.Request) *http.Request {
+	if !f.Moved {
+		return r
+	}
+	return moved(r, f.Path, f.Query)
+}
+
 // Step is the result of one rule for a request.
 type Step struct {
 	Rule    int    // its number, from 1
@@ -516,6 +525,11 @@ func WithPath(r *http.Request, path, query string) *http.Request {
 	if r.URL.Path == path && r.URL.RawQuery == query {
 		return r
 	}
+	return moved(r, path, query)
+}
+
+// moved is WithPath, also for the path that the request has.
+func moved(r *http.Request, path, query string) *http.Request {
 	c := *r
 	u := *r.URL
 	u.Path, u.RawPath, u.RawQuery, u.ForceQuery = path, "", query, false
