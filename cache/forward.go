@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 
 	"millrace/cache/rfc9111"
@@ -70,7 +71,9 @@ func (x *exchange) allow(lines field.Lines) field.Lines {
 		return lines
 	}
 	all := lines // which escapes
-	x.h.cors.ApplyTo(&all, headers.OriginOf(&x.head.Fields))
+	origin := headers.OriginOf(&x.head.Fields)
+	origin.Text = strings.Clone(origin.Text) // the lane may keep it, and it is a part of the head
+	x.h.cors.ApplyTo(&all, origin)
 	return all
 }
 

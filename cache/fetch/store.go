@@ -41,7 +41,7 @@ func (t *Fetch) object(status int, header http.Header, facts rfc9111.Facts) *obj
 	names, by := t.chosenBy(header)
 	o := &object.Object{
 		Status: status, Fields: object.FieldsOf(header), Facts: facts, Vary: names, By: by, Stamp: facts.Received.UnixNano(),
-		Owner: purge.Object{URL: key.Normal(t.URL()), Host: t.Host, At: t.at},
+		Owner: purge.Object{URL: key.Normal(t.URL()), Host: strings.Clone(t.Host), At: t.at},
 	}
 	o.Owner.Tags = t.tagged(t.c.tagsOf(header), o.Owner.URL)
 	return o
@@ -65,7 +65,7 @@ func (t *Fetch) chosenBy(header http.Header) (names, by []string) {
 	names, _ = rfc9111.Vary(header)
 	by = make([]string, len(names))
 	for i, name := range names {
-		by[i] = rfc9111.Normal(name, t.Head.Fields, t.c.Languages)
+		by[i] = strings.Clone(rfc9111.Normal(name, t.Head.Fields, t.c.Languages)) // it may be a part of the head
 	}
 	return names, by
 }

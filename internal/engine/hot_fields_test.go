@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -418,4 +419,44 @@ func TestVariantsThatVaryApart(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestHeadsAreNotKept: what is kept of a page does not hold on to the head of the request that
+// has asked for it first. Its strings are parts of one piece of memory.
+func TestHeadsAreNotKept(t *testing.T) {
+	const pages, atMost = 1000, 1 << 10 // bytes that a page may take more because of a long head
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Cache-Control", "max-age=3600")
+		w.Header().Set("Vary", "Accept-Language")
+	}))
+	t.Cleanup(up.Close)
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC() // pools have two generations
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	var took [2]int64
+	for i, referer := range []string{"short", strings.Repeat("r", 3400)} {
+		srv := start(t, parse(t, fmt.Sprintf(`
+listen: 127.0.0.1:0
+sites:
+- headers: {set: {X-Rule: '{host}{path}'}}
+  routes: {/: {cache: {to: %s, cors: {origins: ['https://a.test']}}}}
+`, up.URL)))
+		w := wayTo(t, "h1", srv, nil)
+		w.ask("GET", "/first", "")
+		before := heap()
+		for range 2 { // the second time they are offered to the lane
+			for n := range pages {
+				w.ask("GET", fmt.Sprintf("/%d", n), "", "Referer", referer, "Origin", "https://a.test", "Accept-Language", "de")
+			}
+		}
+		took[i] = (heap() - before) / pages
+	}
+	t.Logf("a page takes %d bytes, and %d where the head was long", took[0], took[1])
+	if took[1] > took[0]+atMost {
+		t.Errorf("a page takes %d bytes, but %d where the head was long", took[0], took[1])
+	}
 }

@@ -36,7 +36,7 @@ func newGate(t *requestInfo, always http.Header) *gate {
 	if g == nil {
 		return nil
 	}
-	known := &gate{Gate: g, agent: g.LooksAtAgent(), plain: !t.SuccessOnly && t.ApplyHeaders == nil, always: always}
+	known := &gate{Gate: g, agent: g.LooksAtAgent(), plain: !t.SuccessOnly && t.HeaderRules == nil, always: always}
 	for i := range known.headers {
 		known.headers[i] = hdrRefuse
 		if id := lookupHeader([]byte(g.Header(i))); id < numKept {

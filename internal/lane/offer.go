@@ -71,7 +71,7 @@ type Rule struct {
 // answerRules are what changes the header of an answer.
 type answerRules struct {
 	always http.Header                                           // Scope.Always
-	apply  func(h http.Header, status int, contentType []string) // Policy.ApplyHeaders
+	apply  func(h http.Header, status int, contentType []string) // of Policy.HeaderRules; nil: nothing
 }
 
 // without returns Lines without the fields for which drop returns true.
@@ -132,7 +132,14 @@ func Offer(r *http.Request, a *send.Answer, rule Rule) {
 	if !matchable(k.target) || !c.lane.table.admits(k) || !offerable(a, rule) {
 		return
 	}
-	rule.answerRules = answerRules{c.scope.always(), c.info.ApplyHeaders}
+	k.target = strings.Clone(k.target) // it is a part of the request's head, as the values are
+	for i, value := range v.values {
+		v.values[i] = strings.Clone(value)
+	}
+	rule.always = c.scope.always()
+	if c.info.HeaderRules != nil {
+		rule.apply = c.info.HeaderRules()
+	}
 	if c.info.DropLine != nil && rule.Lines != nil {
 		rule.Lines = without(rule.Lines, c.info.DropLine)
 	}
@@ -244,10 +251,12 @@ type Policy struct {
 	// SuccessOnly keeps answers with a status of 400 or more out of the lane: the
 	// server replaces them by its own pages.
 	SuccessOnly bool
-	// ApplyHeaders changes the header of an answer with a status and a content type.
-	// The Date and the fields of Rule.Lines are not in it. What it does may depend
-	// only on the site, the request's path, Vary and the answer. nil: nothing.
-	ApplyHeaders func(h http.Header, status int, contentType []string)
+	// HeaderRules returns what changes the header of an answer with a status and a content
+	// type. The Date and the fields of Rule.Lines are not in it. What it does may depend
+	// only on the site, the request's path, Vary and the answer. It is kept as long as the
+	// answer, and called from several goroutines, so it must hold on to nothing of the
+	// request. nil: nothing.
+	HeaderRules func() func(h http.Header, status int, contentType []string)
 	// DropLine reports whether a field of Rule.Lines is left out. nil: none is.
 	DropLine func(name string) bool
 	// NoLog keeps the answer out of the access log.

@@ -22,7 +22,6 @@ import (
 	"millrace/internal/route/site"
 	"millrace/internal/wire/field"
 	"millrace/internal/wire/message"
-	"millrace/internal/wire/send"
 )
 
 // visit is a request on its way through the server: its route, who asks, whether it is let
@@ -31,29 +30,27 @@ import (
 // made.
 type visit struct {
 	lane.RoundTrip // what a loop has sent; nil: nothing
-	server         *Server
-	now            *current
-	table          *site.Table // entered, until leave
-	began          time.Time
-	through        bool // net/http has no part in it
+	ruled
+	server  *Server
+	now     *current
+	table   *site.Table // entered, until leave
+	began   time.Time
+	through bool // net/http has no part in it
 
 	// Of the request.
-	method, proto, host, target string
-	path, query, uri            string // for rules
-	below                       string // the path that the job of a loop sees
-	job                         lane.Passer
-	signIn                      *signin.Gate // before the job of a loop; nil: none
-	found                       site.Found
-	referer, agent              string // for the log
-	origin                      headers.Origin
-	secure                      bool
-	client                      netip.Addr // who asks; the zero address on a UNIX socket
-	remote                      string     // the connection's other end, for the log
-	trusted                     bool       // which is a proxy that is believed
+	method, proto, target string
+	query, uri            string // for rules
+	below                 string // the path that the job of a loop sees
+	job                   lane.Passer
+	signIn                *signin.Gate // before the job of a loop; nil: none
+	found                 site.Found
+	referer, agent        string     // for the log
+	client                netip.Addr // who asks; the zero address on a UNIX socket
+	remote                string     // the connection's other end, for the log
+	trusted               bool       // which is a proxy that is believed
 
 	// Its route, and what applies to the answer.
-	site    *site.Site // nil: none has a say
-	route   *site.Route
+	site    *site.Site  // nil: none has a say
 	siteID  uint64      // 0: the lane must not repeat the answer
 	trap    *admit.Trap // at this path; nil: none
 	gate    *admit.Gate // nil: every client may ask
@@ -246,14 +243,7 @@ func (v *visit) applyRules(h field.Fields, status int, contentType string) {
 	if !v.answers {
 		v.route.CORS.ApplyTo(h, v.origin)
 	}
-	if v.route.Headers == nil {
-		return
-	}
-	m := headers.Moment{Status: status, Type: contentType, Secure: v.secure, Value: v.variable}
-	if status == http.StatusNotModified {
-		m.Kept = send.KeptIn304
-	}
-	v.route.Headers.Apply(h, &m)
+	v.applyHeaders(h, status, contentType, v.variable)
 }
 
 // value returns the value of a variable in a rule.
@@ -261,27 +251,16 @@ func (v *visit) value(variable string) string {
 	switch variable {
 	case "client_ip":
 		return v.sender()
-	case "host":
-		return v.host
-	case "scheme":
-		return v.scheme()
 	case "method":
 		return v.method
-	case "path":
-		return v.path
 	case "query":
 		return v.query
 	case "uri":
 		return v.uri
+	case "request_id":
+		return v.id
 	}
-	return v.id
-}
-
-func (v *visit) scheme() string {
-	if v.secure {
-		return "https"
-	}
-	return "http"
+	return v.ruled.value(variable)
 }
 
 // sender is the client's address as it is logged.
