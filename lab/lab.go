@@ -208,7 +208,7 @@ func (s *session) fill(cfg load.Config, got *load.Result) {
 	s.res.Charts = append(s.res.Charts, loadCharts(got)...)
 	s.res.Charts = append(s.res.Charts, targetCharts(s.readings, s.opened)...)
 	s.res.Answer = answer(cfg, got)
-	slot := gate.FromLoad("target", "load", 0, cfg, got, s.meter.Steal(), s.meter.Others())
+	slot := gate.FromLoad(gate.Slot{Arm: "target", Workload: "load", Steal: s.meter.Steal(), Others: s.meter.Others()}, cfg, got)
 	slot.Takers = s.meter.Takers()
 	s.res.Gates = gate.Check([]gate.Slot{slot}, gate.Limits{Single: true})
 }

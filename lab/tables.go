@@ -161,8 +161,11 @@ type errorKind struct {
 
 func errorKinds(e *load.Errors) []errorKind {
 	return []errorKind{
-		{"connection failed", e.Connect}, {"closed in mid-answer", e.Closed}, {"timed out", e.Timeout},
-		{"not HTTP", e.Protocol}, {"not as expected", e.Unexpected},
+		{"connection failed", e.Connect},
+		{"closed in mid-answer", e.Closed},
+		{"timed out", e.Timeout},
+		{"not HTTP", e.Protocol},
+		{"not as expected", e.Unexpected},
 	}
 }
 

@@ -33,8 +33,8 @@ func (t *site) expires(l *location, node *draft.Node, fields *plan.Fields, of pl
 	}
 	name, mapped := strings.CutPrefix(d.Arg(0), "$")
 	if !mapped {
-		if value := ""; node.Get("proxy") != nil || node.Get("cache") != nil {
-			if value = t.lifetime(l, d); value != "" {
+		if node.Get("proxy") != nil || node.Get("cache") != nil {
+			if value := t.lifetime(l, d); value != "" {
 				fields.Put(of, headers.Set, "Cache-Control", value)
 			}
 		}

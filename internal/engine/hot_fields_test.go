@@ -361,11 +361,30 @@ sites:
 				}
 				tag := tags[path]
 				for _, head := range [][]string{
-					{"If-None-Match", tag}, {"If-None-Match", `"x", ` + tag}, {"If-None-Match", "W/" + strings.TrimPrefix(tag, "W/")}, {"If-None-Match", "*"}, {"If-None-Match", `"x"`},
-					{"If-None-Match", tag, "Range", "bytes=0-1"}, {"If-None-Match", `"x"`, "If-Modified-Since", later},
-					{"If-Modified-Since", date}, {"If-Modified-Since", later}, {"If-Modified-Since", earlier}, {"If-Modified-Since", "never"},
-					{"Range", "bytes=0-1"}, {"Range", "bytes=2-"}, {"Range", "bytes=-3"}, {"Range", "bytes=0-"}, {"Range", "bytes=30000-40000"}, {"Range", "bytes=1000000-"}, {"Range", "bytes=x"}, {"Range", "bytes=5-4"},
-					{"Range", "bytes=0-1", "If-Range", tag}, {"Range", "bytes=0-1", "If-Range", `"x"`}, {"Range", "bytes=0-1", "If-Range", date}, {"Range", "bytes=0-1", "If-Match", tag}, {"Range", "bytes=0-1", "If-Match", `"x"`},
+					{"If-None-Match", tag},
+					{"If-None-Match", `"x", ` + tag},
+					{"If-None-Match", "W/" + strings.TrimPrefix(tag, "W/")},
+					{"If-None-Match", "*"},
+					{"If-None-Match", `"x"`},
+					{"If-None-Match", tag, "Range", "bytes=0-1"},
+					{"If-None-Match", `"x"`, "If-Modified-Since", later},
+					{"If-Modified-Since", date},
+					{"If-Modified-Since", later},
+					{"If-Modified-Since", earlier},
+					{"If-Modified-Since", "never"},
+					{"Range", "bytes=0-1"},
+					{"Range", "bytes=2-"},
+					{"Range", "bytes=-3"},
+					{"Range", "bytes=0-"},
+					{"Range", "bytes=30000-40000"},
+					{"Range", "bytes=1000000-"},
+					{"Range", "bytes=x"},
+					{"Range", "bytes=5-4"},
+					{"Range", "bytes=0-1", "If-Range", tag},
+					{"Range", "bytes=0-1", "If-Range", `"x"`},
+					{"Range", "bytes=0-1", "If-Range", date},
+					{"Range", "bytes=0-1", "If-Match", tag},
+					{"Range", "bytes=0-1", "If-Match", `"x"`},
 				} {
 					both("GET", path, with(head...)...)
 					if accept == "br" {
@@ -406,9 +425,14 @@ func TestVariantsThatVaryApart(t *testing.T) {
 	everyWay(t, "sites:\n- routes:\n    /: {cache: "+up.URL+"}\n", func(w *way) {
 		path := "/" + w.protocol
 		for _, c := range []struct{ by, language, want string }{
-			{"", "de", "Accept-Language"}, {"1", "fr", "X-By"}, // both are stored
-			{"", "de", "Accept-Language"}, {"", "de", "Accept-Language"}, {"", "de", "Accept-Language"},
-			{"1", "de", "X-By"}, {"1", "de", "X-By"}, {"", "de", "Accept-Language"},
+			{"", "de", "Accept-Language"},
+			{"1", "fr", "X-By"}, // both are stored
+			{"", "de", "Accept-Language"},
+			{"", "de", "Accept-Language"},
+			{"", "de", "Accept-Language"},
+			{"1", "de", "X-By"},
+			{"1", "de", "X-By"},
+			{"", "de", "Accept-Language"},
 		} {
 			head := []string{"Accept-Language", c.language}
 			if c.by != "" {

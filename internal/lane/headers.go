@@ -90,7 +90,7 @@ func appendLower(b []byte, name string) []byte {
 }
 
 // lookupLower is lookupHeader for a name in lower case.
-func lookupLower(name []byte) headerID {
+func lookupLower(name []byte) headerID { //nolint:funlen // a table
 	switch string(name) { // one, since every field of every request comes by here
 	case "host":
 		return hdrHost

@@ -305,10 +305,10 @@ func (r *response) choose(b []byte, q *request) (as *response, notModified bool)
 // part returns the response for a, which is a part of the answer, all of it, or nil. Nobody
 // else gets the response.
 func (r *response) part(a *send.Answer) *response {
-	switch {
-	case a == r.answer:
+	switch a {
+	case r.answer:
 		return r
-	case a == nil:
+	case nil:
 		return nil
 	}
 	p := &response{offered: r.offered, job: r.job, noLog: r.noLog, gate: r.gate, rules: r.rules, lines: r.lines, status: a.Status}

@@ -73,9 +73,6 @@ func (wouldBlock) Temporary() bool { return true }
 
 func isWouldBlock(err error) bool { return errors.Is(err, wouldBlock{}) }
 
-// onLoop reports whether a loop owns the connection. Only its owner may call it.
-func (w *Wire) onLoop() bool { return w != nil && w.fd != noFD }
-
 // NetConn returns the net.Conn, nil while a loop owns the connection.
 func (w *Wire) NetConn() net.Conn { return w.nc }
 

@@ -58,7 +58,7 @@ func (d *direct) accept() (c accepted, err error) {
 	err = d.raw.Read(func(ln uintptr) bool {
 		for {
 			c.fd, from, failed = syscall.Accept4(int(ln), syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC) // unix.Accept4 also asks for the protocol
-			switch failed {                                                                           //nolint:errorlint // these are errno values
+			switch failed {
 			case syscall.EINTR, syscall.ECONNABORTED: // the client has left meanwhile
 			case syscall.EAGAIN:
 				return false

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"runtime"
 	"strings"
@@ -217,7 +216,5 @@ func TestThroughOverTLS(t *testing.T) {
 	if n := r.job.Through.Requests() - before; n != 10 {
 		t.Errorf("%d of 10 requests were served without net/http", n)
 	}
-	if nc, ok := c.Conn.(net.Conn); ok {
-		_ = nc.Close()
-	}
+	_ = c.Conn.Close()
 }

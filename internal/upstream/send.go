@@ -291,7 +291,7 @@ func (w *bodyWriter) ReadFrom(r io.Reader) (int64, error) {
 	return w.count(part.N, func() (int64, error) { return socket.ReadFrom(r) })
 }
 
-// count has write write so many bytes, which the server may take as long for as it may
+// count has write send so many bytes, which the server may take as long for as it may
 // make no progress.
 func (w *bodyWriter) count(size int64, write func() (int64, error)) (n int64, err error) {
 	if size > w.left {

@@ -60,19 +60,18 @@ type Slot struct {
 	Others       float64 // what programs had that do not belong to the measurement, likewise
 }
 
-// FromLoad makes the slot of one load. steal is the share of all CPU time that the
-// hypervisor took in the window, others that of other programs, negative where
-// unknown. cfg is what load.Run was given.
-func FromLoad(arm, workload string, block int, cfg load.Config, res *load.Result, steal, others float64) Slot {
+// FromLoad makes the slot of one load. of has its Arm, Workload and Block, Steal and Others.
+// cfg is what load.Run was given.
+func FromLoad(of Slot, cfg load.Config, res *load.Result) Slot {
 	s := Slot{
-		Arm: arm, Workload: workload, Block: block, Seconds: res.Took.Seconds(),
+		Arm: of.Arm, Workload: of.Workload, Block: of.Block, Seconds: res.Took.Seconds(),
 		Requests: res.Requests, Unexpected: res.Errors.Unexpected, FirstError: res.Errors.First,
 		Errors:      res.Errors.Sum() - res.Errors.Unexpected,
 		MeanLatency: res.Service.Mean(),
 		Connections: connections(cfg) * max(cfg.Streams, 1),
 		InFlight:    res.InFlight, Non2xx: res.Non2xx,
 		OpenLoop: cfg.Arrival != load.Closed, Late: res.Late, Dropped: res.Dropped,
-		Threads: threads(cfg, res.Path), Steal: steal, Others: others, GeneratorCPU: -1,
+		Threads: threads(cfg, res.Path), Steal: of.Steal, Others: of.Others, GeneratorCPU: -1,
 	}
 	s.Sent = s.Requests + s.Errors - res.Errors.Connect + res.Unanswered
 	if s.Seconds > 0 {

@@ -174,21 +174,21 @@ func TestFromLoad(t *testing.T) {
 		Rate: 450, MeanLatency: res.Service.Mean(), Connections: 30, InFlight: 9, Rest: 0.5,
 		OpenLoop: true, Sent: 1015, Late: 7, Dropped: 8, GeneratorCPU: 0.375, Threads: 2, Steal: 0.25, Others: 0.125,
 	}
-	if diff := cmp.Diff(want, FromLoad("a", "w", 4, cfg, &res, 0.25, 0.125)); diff != "" {
+	if diff := cmp.Diff(want, FromLoad(Slot{Arm: "a", Workload: "w", Block: 4, Steal: 0.25, Others: 0.125}, cfg, &res)); diff != "" {
 		t.Error(diff)
 	}
 	if got := want.MeanLatency; got < 990*time.Microsecond || got > 1010*time.Microsecond {
 		t.Errorf("mean %v, want 1 ms", got)
 	}
 
-	s := FromLoad("a", "w", 0, load.Config{}, &load.Result{Path: "epoll"}, -1, -1)
+	s := FromLoad(Slot{Arm: "a", Workload: "w", Steal: -1, Others: -1}, load.Config{}, &load.Result{Path: "epoll"})
 	if s.Connections != 50 || s.Threads != 1 || s.GeneratorCPU >= 0 || s.OpenLoop || s.Steal != -1 || s.Rate != 0 {
 		t.Errorf("an empty load makes %+v", s)
 	}
-	if got := FromLoad("a", "w", 0, load.Config{Connections: 19000}, &load.Result{Path: "epoll"}, 0, 0).Threads; got != min(2, runtime.GOMAXPROCS(0)) {
+	if got := FromLoad(Slot{Arm: "a", Workload: "w"}, load.Config{Connections: 19000}, &load.Result{Path: "epoll"}).Threads; got != min(2, runtime.GOMAXPROCS(0)) {
 		t.Errorf("%d threads for 19,000 connections", got)
 	}
-	if got := FromLoad("a", "w", 0, load.Config{}, &load.Result{Path: "goroutines"}, 0, 0).Threads; got != runtime.GOMAXPROCS(0) {
+	if got := FromLoad(Slot{Arm: "a", Workload: "w"}, load.Config{}, &load.Result{Path: "goroutines"}).Threads; got != runtime.GOMAXPROCS(0) {
 		t.Errorf("%d threads for goroutines", got)
 	}
 }
@@ -205,7 +205,7 @@ func TestRealLoadObeysTheGates(t *testing.T) {
 	if err != nil {
 		t.Skipf("no load here: %v", err)
 	}
-	slot := FromLoad("a", "w", 0, cfg, res, 0, 0)
+	slot := FromLoad(Slot{Arm: "a", Workload: "w"}, cfg, res)
 	if got := check(t, nameErrors, Limits{}, slot); got.Status != record.Passed {
 		t.Errorf("%s: %s", got.Status, got.Detail)
 	}

@@ -345,13 +345,13 @@ func (l *loop) complete(c *conn, h *head, body, bytes int64, ends bool) {
 		l.gaps.answered(now)
 	}
 	page, t := &l.pages[c.page], l.cur
-	right := page.plain && h.status == page.status && body == page.body || t.judge(l.plan, page, l.steps[c.page], c.visitor, h.status, body, c.answer.received())
+	right := page.plain && h.status == page.status && body == page.body || t.judge(l.plan, page, l.steps[c.page], c.visitor, seen{h.status, body, c.answer.received()})
 	if !l.limited || c.since >= l.opensAt { // else it was sent before the window, beside those that are counted
 		t.requests++
 		t.bytes += uint64(bytes)
 		t.body += uint64(body)
 		t.status[h.status]++
-		t.answered(int(c.page), right, l.arrivals != nil, c.due, c.since, now, l.opensAt)
+		t.answered(int(c.page), right, l.arrivals != nil, times{c.due, c.since, now, l.opensAt})
 	} else {
 		t.under(c.since, now, l.opensAt)
 	}

@@ -31,7 +31,7 @@ func ReadScenario(r io.Reader) ([]Step, error) {
 		return nil, fmt.Errorf("%s", yaml.FormatError(err, false, true))
 	}
 	if len(s.Requests) == 0 {
-		return nil, errors.New("it has no requests: write them below requests:")
+		return nil, errors.New("it has no requests: write them below the key requests")
 	}
 	return s.Requests, nil
 }

@@ -106,7 +106,7 @@ func parseTemplate(s string, as writing) (t template) {
 
 func isName(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return !(r == '_' || r == '-' || r == '.' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z')
+		return r != '_' && r != '-' && r != '.' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
 	})
 }
 

@@ -297,7 +297,7 @@ func (d *slow) failed(err error) {
 func (d *slow) answered(s *stream, a *client.Answer, sent, end int64) {
 	t := d.cur
 	step := s.page
-	right := t.judge(d.plan, &d.pages[step], d.steps[step], s.visitor, a.Status, a.Body, &received{head: a.Head, body: s.body.Bytes()})
+	right := t.judge(d.plan, &d.pages[step], d.steps[step], s.visitor, seen{a.Status, a.Body, &received{head: a.Head, body: s.body.Bytes()}})
 	s.page = d.after(step, right, s.visitor)
 	switch {
 	case d.limited && sent < d.opensAt: // before the window, beside those that are counted
@@ -312,5 +312,5 @@ func (d *slow) answered(s *stream, a *client.Answer, sent, end int64) {
 	t.bytes += uint64(a.Bytes)
 	t.body += uint64(a.Body)
 	t.status[a.Status]++
-	t.answered(int(step), right, d.Arrival != Closed, s.due, sent, end, d.opensAt)
+	t.answered(int(step), right, d.Arrival != Closed, times{s.due, sent, end, d.opensAt})
 }

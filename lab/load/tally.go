@@ -43,9 +43,14 @@ func newTally(p *plan) *tally {
 // under adds the time that a request was in flight, as far as it lies in the window.
 func (t *tally) under(since, until, opened int64) { t.rest += max(until-max(since, opened), 0) }
 
+// times are when a request was due, written, and answered, and when the window opened, on the
+// run's clock.
+type times struct{ due, since, now, opened int64 }
+
 // answered counts an answer. It took since the request was due, or else since it
-// was written; times are on the run's clock.
-func (t *tally) answered(step int, right, open bool, due, since, now, opened int64) {
+// was written.
+func (t *tally) answered(step int, right, open bool, at times) {
+	due, since, now, opened := at.due, at.since, at.now, at.opened
 	if !right {
 		t.under(since, now, opened)
 	} else {

@@ -164,9 +164,17 @@ func (v *visitor) keep(path template, head http.Header) {
 	}
 }
 
+// seen is an answer, with the length of its body. what is nil where nobody looks into answers.
+type seen struct {
+	status int
+	length int64
+	what   *received
+}
+
 // judge says whether an answer is a right one, counts it if it is not, and has the
-// visitor learn from it. h is nil where nobody looks into answers.
-func (t *tally) judge(p *plan, page *page, s *step, v *visitor, status int, length int64, h *received) bool {
+// visitor learn from it.
+func (t *tally) judge(p *plan, page *page, s *step, v *visitor, a seen) bool {
+	status, length, h := a.status, a.length, a.what
 	looks := len(s.checks)+len(s.takes) > 0 || s.readHead
 	usual := status >= 200 && status <= 299 || status == http.StatusSwitchingProtocols
 	if page.status == 0 {

@@ -362,7 +362,7 @@ func (t *trial) load(ctx context.Context, r *runner, w Workload, length time.Dur
 	}
 	t.keepAnswers(r.Name, w.Name, got.Answers)
 	return finding{
-		slot:   gate.FromLoad(r.Name, w.Name, t.blocks, cfg, got, m.Steal(), -1),
+		slot:   gate.FromLoad(gate.Slot{Arm: r.Name, Workload: w.Name, Block: t.blocks, Steal: m.Steal(), Others: -1}, cfg, got),
 		values: m.Values(got), load: got, targetCPU: m.TargetCPU(),
 	}, nil
 }

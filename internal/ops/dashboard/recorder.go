@@ -98,7 +98,7 @@ func (r *recorder) record(now time.Time) {
 	read.cpu = cpu
 	if gap := now.Sub(r.last.at); gap >= window { // there was no client: all of it is of the last second
 		r.last.at = now.Add(-time.Second)
-		r.last.cpu = cpu - (cpu-r.last.cpu)*time.Second/gap
+		r.last.cpu = cpu - time.Duration(float64(cpu-r.last.cpu)/gap.Seconds())
 		r.base, r.next = r.last, r.last
 	}
 	diff := read.sum.Since(&r.last.sum)

@@ -446,15 +446,20 @@ func (s *Site) find(q *message.Request, onStep func(Step)) (f Found) {
 		}
 	}
 	f.Route = s.Route(path)
-	if !several {
-		return f // the path has one reading, and is clean
-	}
-	_, stays := urlpath.Made(path)
-	asItCame := f.Route != nil && f.Route.RawPath
-	if !asItCame && (!clean || !stays) || s.OnlyRoute(&u) == nil {
-		f.redirectToClean(&u, path)
+	if several { // otherwise the path has one reading, and is clean
+		s.checkReadings(&f, &u, path, clean)
 	}
 	return f
+}
+
+// checkReadings has a client ask again by the clean path, where a path that can be read in
+// several ways leads to several routes, or its route does not take it as it came.
+func (s *Site) checkReadings(f *Found, u *url.URL, path string, clean bool) {
+	_, stays := urlpath.Made(path)
+	asItCame := f.Route != nil && f.Route.RawPath
+	if !asItCame && (!clean || !stays) || s.OnlyRoute(u) == nil {
+		f.redirectToClean(u, path)
+	}
 }
 
 // move has the handler get what rules have made of the request.

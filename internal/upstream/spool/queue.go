@@ -336,7 +336,8 @@ func (r *Reader) WriteTo(w io.Writer) (n int64, err error) {
 		if len(some) == 0 {
 			break
 		}
-		count, m := len(some), int64(0)
+		count := len(some)
+		var m int64
 		if b, ok := w.(Buffers); ok {
 			m, err = b.WriteBuffers(&some)
 		} else {
