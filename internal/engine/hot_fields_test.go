@@ -445,6 +445,26 @@ func TestVariantsThatVaryApart(t *testing.T) {
 	})
 }
 
+// TestOtherSpellingsAreCounted: a limit by X_Api_Key counts X-Api-Key as well, for hot pages,
+// too.
+func TestOtherSpellingsAreCounted(t *testing.T) {
+	everyWay(t, fmt.Sprintf("sites:\n- routes:\n    /: {static: {root: %q}, rate_limit: {rate: 5/h, header: X_Api_Key}}\n", folder(t, map[string]string{"a.html": "a"})), func(w *way) {
+		for range 2 {
+			w.ask("GET", "/a.html", "", "X_Api_Key", w.protocol)
+		}
+		w.ask("GET", "/a.html", "")
+		for i := range 8 {
+			want := http.StatusOK
+			if i >= 3 {
+				want = http.StatusTooManyRequests
+			}
+			if res, _ := w.ask("GET", "/a.html", "", "X-Api-Key", w.protocol); res.StatusCode != want {
+				t.Errorf("%s, lane off %v, request %d: %d, want %d", w.protocol, w.off, i, res.StatusCode, want)
+			}
+		}
+	})
+}
+
 // TestHeadsAreNotKept: what is kept of a page does not hold on to the head of the request that
 // has asked for it first. Its strings are parts of one piece of memory.
 func TestHeadsAreNotKept(t *testing.T) {

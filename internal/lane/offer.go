@@ -207,12 +207,14 @@ func varyValue(r *http.Request, name string, id headerID) (value string, ok bool
 
 // addAbsent demands that a field does not come whose values the lane does not keep. It
 // reports false where that cannot be demanded: fields of the connection may be missing in
-// [http.Request.Header] although they came, and "*" stands for more than fields.
+// [http.Request.Header] although they came, and "*" stands for more than fields. Of X_Api_Key it
+// demands that no X-Api-Key comes: a gate takes one for the other, and no request of the lane
+// has the first.
 func (d *demands) addAbsent(name string, id headerID) bool {
 	if hdrConnection <= id && id <= hdrTE || name == "*" || !field.Token(name) {
 		return false
 	}
-	name = textproto.CanonicalMIMEHeaderKey(name)
+	name = textproto.CanonicalMIMEHeaderKey(field.Fold(name))
 	if !slices.Contains(d.absent, name) {
 		d.absent = append(d.absent, name)
 	}
