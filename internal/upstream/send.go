@@ -273,12 +273,22 @@ func (w *bodyWriter) Write(b []byte) (int, error) {
 }
 
 // WriteBuffers implements [spool.Buffers].
-func (w *bodyWriter) WriteBuffers(b *net.Buffers) (int64, error) {
+func (w *bodyWriter) WriteBuffers(b *net.Buffers) (n int64, err error) {
 	size := int64(0)
 	for _, piece := range *b {
 		size += int64(len(piece))
 	}
-	return w.count(size, func() (int64, error) { return b.WriteTo(w.wire.net) })
+	if before := len(*b) - 1; size == w.left && before > 0 { // the last piece goes by itself: see sender.last
+		last := (*b)[before:]
+		size = int64(len(last[0]))
+		first := (*b)[:before]
+		if n, err = w.count(w.left-size, func() (int64, error) { return first.WriteTo(w.wire.net) }); err != nil {
+			return n, err
+		}
+		*b = last
+	}
+	m, err := w.count(size, func() (int64, error) { return b.WriteTo(w.wire.net) })
+	return n + m, err
 }
 
 // ReadFrom implements io.ReaderFrom: a file goes by sendfile(2) where there is no TLS.
@@ -291,6 +301,10 @@ func (w *bodyWriter) ReadFrom(r io.Reader) (int64, error) {
 	return w.count(part.N, func() (int64, error) { return socket.ReadFrom(r) })
 }
 
+// lastPiece is how long a write of the end of a body may be that is about to return when the
+// server answers. The server of a longer one may have refused the body.
+const lastPiece = 64 << 10
+
 // count has write send so many bytes, which the server may take as long for as it may
 // make no progress.
 func (w *bodyWriter) count(size int64, write func() (int64, error)) (n int64, err error) {
@@ -300,7 +314,7 @@ func (w *bodyWriter) count(size int64, write func() (int64, error)) (n int64, er
 	if err := w.upload.giveOut(); err != nil {
 		return 0, err
 	}
-	if size == w.left {
+	if size == w.left && size <= lastPiece {
 		w.last.Store(true)
 	}
 	n, err = write()
