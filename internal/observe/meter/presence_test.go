@@ -11,21 +11,20 @@ import (
 // keeping begins an Upkeep with a turn each second, and counts its turns.
 func keeping(t *testing.T, p *Presence, more func() bool, first func()) (turns func() int) {
 	t.Helper()
-	stop, over, n := make(chan struct{}), make(chan struct{}), 0
+	stop, over := make(chan struct{}), make(chan struct{})
+	var n atomic.Int64
 	go func() {
 		defer close(over)
 		p.Keep(stop, Upkeep{
 			Every: func() time.Duration { return time.Second },
-			Turn:  func(time.Time) bool { n++; return more != nil && more() },
+			Turn:  func(time.Time) bool { n.Add(1); return more != nil && more() },
 			First: first,
 		})
 	}()
 	t.Cleanup(func() { close(stop); <-over })
 	return func() int {
 		synctest.Wait()
-		now := n
-		n = 0
-		return now
+		return int(n.Swap(0))
 	}
 }
 
