@@ -43,8 +43,12 @@ func (t *site) redirect(c *context, d *draft.Directive) []plan.Rule {
 		r.If, to = t.redirectPrefix(args[0], to, status)
 	}
 	if err == nil && t.shadowed(c, r.If) {
-		t.im.Standard(d, "Apache never comes to it: ProxyPass answers before")
-		return nil
+		beside := func(p *place) bool { return p.proxy.Arg(0) == args[0]+"/" } // it has what is below, not the path itself
+		if lower(d) == "redirectmatch" || !slices.ContainsFunc(t.proxies(), beside) {
+			t.im.Standard(d, "Apache never comes to it: ProxyPass answers before")
+			return nil
+		}
+		r.If, to = plan.Cond{Path: args[0]}, strings.TrimSuffix(to, "{1}")
 	}
 	if err == nil {
 		r.Do, err = answer(to, status)
@@ -74,7 +78,10 @@ func answer(to string, status int) (*draft.Node, error) {
 
 // shadowed reports whether a proxy answers for the paths of a host's rule.
 func (t *site) shadowed(c *context, of plan.Cond) bool {
-	at := cmp.Or(of.Path, strings.TrimSuffix(strings.TrimPrefix(of.Regex, "^"), "(/.*)?$"))
+	at := of.Path
+	if before, is := strings.CutSuffix(strings.TrimPrefix(of.Regex, "^"), "(/.*)?$"); is {
+		at = before + "/"
+	}
 	return !c.perDir && slices.ContainsFunc(t.proxies(), func(p *place) bool {
 		return p.proxy.Arg(len(p.proxy.Args)-1) != "!" && strings.HasPrefix(at, p.path) && !strings.HasPrefix(p.path, "/.")
 	})

@@ -45,6 +45,18 @@ func TestNobodyGetsIn(t *testing.T) {
 		"an order that is none":               {Config: "Order never\nAllow from 10.0.0.0/8", Want: []string{remove}, Left: "Apache knows no such order"},
 		"methods that let in":                 {Config: "Require ip 10.1.2.3\n<Limit GET>\nRequire all granted\n</Limit>", Want: []string{remove}, Left: "for some methods alone would be for all"},
 		"methods, everybody":                  {Config: "Require all granted\n<Limit GET POST>\nOrder allow,deny\nAllow from all\n</Limit>", Not: []string{remove, "deny"}},
+		"folders that Order closes, with files that Require opens": {
+			Config: host + "<Directory /r>\nRequire ip 10.1.2.3\n</Directory>\n<DirectoryMatch /c/>\nOrder allow,deny\nDeny from all\n</DirectoryMatch>\n<FilesMatch \\.txt$>\nRequire all granted\n</FilesMatch>\n</VirtualHost>",
+			Want:   []string{"- {regex: /c/, deny: {}}\n      # /etc/apache2/apache2.conf:11: <FilesMatch \\.txt$>\n"},
+		},
+		"a path that is gone, beside a proxy for what is below": {
+			Config: host + "Redirect 410 /ab/a\nProxyPass /ab/a/ http://h:1/\n</VirtualHost>",
+			Want:   []string{"- {path: /ab/a, deny: {status: 410}}", "/ab/a/:"},
+		},
+		"a path beside a section and a proxy for what is below": {
+			Config: host + "<Directory /r>\nAuthType Basic\nAuthUserFile /p\nRequire valid-user\n</Directory>\n<Location /a/>\nRequire all granted\n</Location>\nProxyPass /a/ http://h:1/\n</VirtualHost>",
+			Want:   []string{"- {path: /a, redirect: {to: /a/, status: 301}}"},
+		},
 		"folders put together": {
 			Config: host + "<Directory /r>\nAuthType Basic\nAuthUserFile /p\nRequire valid-user\n</Directory>\n<Directory /r/a>\nAuthMerging And\nRequire ip 10.1\n</Directory>\n</VirtualHost>",
 			Want:   []string{remove + "/etc/apache2/apache2.conf:10: AuthMerging And"}, Left: "is not put together",

@@ -276,7 +276,7 @@ func (t *site) nameRules() {
 			byPath = append(byPath, g)
 		}
 	}
-	t.guards = slices.Concat(byClient, rules, byPath)
+	t.guards = slices.Concat(byClient, t.ordered, rules, byPath)
 }
 
 // guardedFiles are the rules for a section; open: it lets the same clients in as the

@@ -46,6 +46,7 @@ type site struct {
 
 	first       []plan.Rule // of the host itself, before anything is looked for
 	guards      []plan.Rule // who keeps clients out by the name of a file
+	ordered     []plan.Rule // folders that Order and Deny close, whatever Require says of their files
 	changes     []plan.Rule // of folders: redirects and rewrites
 	last        []plan.Rule // behind all others
 	clean       []string    // folders in which /about is about.html
@@ -190,7 +191,7 @@ func (t *site) byExpression(d *draft.Directive, text string) {
 			if file != "" {
 				c = plan.Cond{Regex: file, Within: []string{"~" + expr}}
 			}
-			t.guard(c, draft.Denied(403), d.At())
+			t.closeFolder(d, c)
 		}
 		for _, a := range t.aliases { // whose folder is one of them
 			if anchored {
@@ -203,10 +204,28 @@ func (t *site) byExpression(d *draft.Directive, text string) {
 				t.im.Leave(d, "folders below "+a.dir+" may be among those that it is for: "+a.path+" answers 403 until you have written a route for each of them")
 			}
 			if inside {
-				t.guard(plan.Cond{Path: a.path}, draft.Denied(403), d.At())
+				t.closeFolder(d, plan.Cond{Path: a.path})
 			}
 		}
 	}
+}
+
+// closeFolder adds a rule that keeps clients out of the folders of a section. What Require
+// closes, the sections for files may open again. What Order closes they do not open: both
+// must let a client in.
+func (t *site) closeFolder(d *draft.Directive, c plan.Cond) {
+	if t.im.anywhere(d.Block, orders()...) {
+		t.ordered = append(t.ordered, plan.Rule{If: c, Do: draft.Denied(403), Note: d.At()})
+		return
+	}
+	t.guard(c, draft.Denied(403), d.At())
+}
+
+// anywhere reports whether lines, or sections among them, have one of some names.
+func (im *importer) anywhere(list []*draft.Directive, names ...string) bool {
+	return slices.ContainsFunc(im.flat(list), func(d *draft.Directive) bool {
+		return slices.Contains(names, lower(d)) || im.anywhere(d.Block, names...)
+	})
 }
 
 // closedFiles are expressions for the files that lines keep everybody from, "" for all of
@@ -390,7 +409,7 @@ func (t *site) layersOf(url, dir string) []layer {
 		}
 	}
 	for _, l := range t.locations {
-		if !strings.HasPrefix(l.url, "~") && within(url, l.url) {
+		if !strings.HasPrefix(l.url, "~") && within(url, l.url) && url+"/" != l.url { // /a/ is not for /a
 			layers = append(layers, l)
 		}
 	}

@@ -21,6 +21,14 @@ func TestNobodyGetsIn(t *testing.T) {
 			Config: "map $http_cookie $in { default 0; ~*session 1; plain 1; } server { root /r; if ($in = 0) { return 403; } }",
 			Want:   []string{"{header: {Cookie: '!~(?i:session)|(?i:^plain$)'}, deny: {}}"},
 		},
+		"a file named like a folder": {
+			Config: "server { root /r; location / { auth_basic x; auth_basic_user_file /p; } location /x.jpg/ { auth_basic off; } }",
+			Want:   []string{"- {path: '/x.jpg/**', route: '@x.jpg'}"},
+		},
+		"one file of those that ^~ names": {
+			Config: "server { location ~ b { proxy_pass http://h:1; } location = /x.jpg { internal; } location ^~ /x.jpg { proxy_pass http://h:2; } }",
+			Want:   []string{"- {path: /x.jpg, route: /x.jpg}\n      - {path: '/x.jpg**', route: '/x.jpg**'}"},
+		},
 		"local with a name": {
 			Config: "server { listen 80; server_name a; root /r; } server { listen 127.0.0.1:8081; server_name b; root /s; }",
 			Want:   []string{"- hosts: [b]\n    rules:\n      # REMOVE THIS RULE when you have looked at: /etc/nginx/nginx.conf:1: nginx served this block on loopback", "- {deny: {}}"},

@@ -42,7 +42,7 @@ func tested() importertest.Importer {
 }
 
 func options() Options {
-	return Options{Dir: "/etc/nginx", Prefix: "/usr/share/nginx", IsDir: func(string) bool { return true }}
+	return Options{Dir: "/etc/nginx", Prefix: "/usr/share/nginx", IsDir: func(name string) bool { return !strings.HasSuffix(name, ".jpg") }}
 }
 
 // parse reads a text.

@@ -220,7 +220,7 @@ func (o *ordering) exact() {
 	for _, l := range ofKind(o.locations, exactLocation) {
 		o.own(l, region{})
 		taken := slices.ContainsFunc(o.locations, func(other *location) bool {
-			return other != l && (other.covers(l.path) && (other.kind == regexLocation || len(other.rules) > 0) || other.path == l.path+"/" && (other.kind == caretLocation || other.first || len(other.rules) > 0))
+			return other != l && (other.covers(l.path) && (other.kind == regexLocation || other.kind == caretLocation || other.first || len(other.rules) > 0) || other.path == l.path+"/" && (other.kind == caretLocation || other.first || len(other.rules) > 0))
 		})
 		if taken || strings.HasPrefix(l.key, "@") {
 			o.end(l, region{})
@@ -368,9 +368,14 @@ func (o *ordering) own(l *location, g region) {
 
 // end leads to the route of a location, unless its rules answer everything.
 func (o *ordering) end(l *location, g region) {
-	if l.node != nil && !l.whole {
-		o.Add(plan.Rule{If: confined(l.match(), l, g), Do: plan.To(l.key)})
+	if l.node == nil || l.whole {
+		return
 	}
+	c := l.match()
+	if strings.HasPrefix(l.key, "@") && c.Path == l.path && strings.HasSuffix(c.Path, "/") {
+		c.Path += "**" // /a/ as a pattern is for /a, too, which is another location's
+	}
+	o.Add(plan.Rule{If: confined(c, l, g), Do: plan.To(l.key)})
 }
 
 // confined restricts the condition of a rule of a location to a part of the paths.
