@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -50,7 +51,8 @@ func TestBeside(t *testing.T) {
 	r := start(t, pages())
 	r.ask(1, "/beside")
 	one := r.stream()
-	for id, path := range map[uint32]string{3: "/hot", 5: "/cold"} {
+	for i, path := range []string{"/hot", "/cold"} {
+		id := uint32(3 + 2*i)
 		r.ask(id, path)
 		if got := r.answer(id); "/"+got != path {
 			t.Error(path, got)
@@ -141,7 +143,7 @@ func TestBesideStalls(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	if err := <-sent; !errors.Is(err, errGone) {
+	if err := <-sent; !errors.Is(err, errStalled) {
 		t.Error(err)
 	}
 	for {
@@ -151,6 +153,78 @@ func TestBesideStalls(t *testing.T) {
 			}
 			break
 		}
+	}
+}
+
+// A client that gives a stream no window before it has seen the head has time for that.
+func TestBesideBeginsWithoutWindow(t *testing.T) {
+	r := start(t, pages(), http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+	r.ask(1, "/beside")
+	s, sent := r.stream(), make(chan error, 1)
+	go func() { sent <- s.Send(okBlock, []byte("body"), true) }()
+	if _, ok := r.next().(*http2.HeadersFrame); !ok {
+		t.Error("no head")
+	}
+	servertest.Eventually(r, "the stream waits", func() bool { return r.conn.Streams(time.Now(), true).Waiting == 1 })
+	if r.conn.Expire(time.Now().Add(-patience)) {
+		t.Error("the connection is at fault")
+	}
+	if n := r.conn.Streams(time.Now(), false).Waiting; n != 0 {
+		t.Error("it waits for long already")
+	}
+	r.must(r.fr.WriteWindowUpdate(1, 10))
+	if got := r.answer(1); got != "body" {
+		t.Error(got)
+	}
+	r.must(<-sent)
+}
+
+// A reset ends the wait for the connection's window, too, and others go on when it grows.
+func TestBesideConnectionWindow(t *testing.T) {
+	r := start(t, pages(), http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
+	sent := map[uint32]chan error{}
+	for id := uint32(1); id <= 5; id += 2 {
+		r.ask(id, "/beside")
+		s, done := r.stream(), make(chan error, 1)
+		sent[id] = done
+		size := 100
+		if id == 1 {
+			size = defaultWindow
+		}
+		go func() { done <- s.Send(okBlock, make([]byte, size), true) }()
+		if id == 1 {
+			r.must(<-done)
+		}
+	}
+	r.must(r.fr.WriteRSTStream(3, http2.ErrCodeCancel))
+	select {
+	case err := <-sent[3]:
+		if !errors.Is(err, errGone) {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Fatal("it still waits")
+	}
+	r.must(r.fr.WriteWindowUpdate(0, 100))
+	r.must(<-sent[5])
+}
+
+// Answers that wait for their windows have no buffers.
+func TestBesideWaitsWithoutMemory(t *testing.T) {
+	r := start(t, pages(), http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+	const n = 90
+	body := make([]byte, 100)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for id := uint32(1); id < 2*n; id += 2 {
+		r.ask(id, "/beside")
+		s := r.stream()
+		go func() { _ = s.Send(okBlock, body, true) }()
+		r.next()
+	}
+	runtime.ReadMemStats(&after)
+	if used := (after.TotalAlloc - before.TotalAlloc) / n; used > 48<<10 { // with the race detector most of it is the pool's
+		t.Errorf("%d bytes each", used)
 	}
 }
 
@@ -206,6 +280,35 @@ func TestInnerEndsAndStarts(t *testing.T) {
 	defer r.host.mu.Unlock()
 	if r.host.starts < 60 {
 		t.Errorf("net/http has started %d times", r.host.starts)
+	}
+}
+
+// Net/http's side does not end between a stream's end and the write that has it.
+func TestInnerEndsWritten(t *testing.T) {
+	r := start(t, pages())
+	r.host.mu.Lock()
+	r.host.still = true
+	r.host.mu.Unlock()
+	r.ask(1, "/")
+	r.ask(3, "/")
+	servertest.Eventually(r, "net/http has both", func() bool { return r.conn.flows.count() == 2 })
+	nc := &innerConn{r.conn.inner.Load()}
+	write := func(b []byte) {
+		t.Helper()
+		_, err := nc.Write(b)
+		r.must(err)
+	}
+	write(appendHead(nil, head{kind: frameSettings, flags: flagAck}))
+	half := make([]byte, 50)
+	write(append(appendHead(AppendHeaders(nil, 1, okBlock, true), head{kind: frameData, id: 3, length: 100}), half...))
+	r.must(r.fr.WriteRSTStream(3, http2.ErrCodeCancel))
+	r.must(r.fr.WritePing(false, [8]byte{1}))
+	if _, ok := r.next().(*http2.PingFrame); !ok {
+		t.Error("no pong")
+	}
+	write(half)
+	if got := r.answer(1); got != "" {
+		t.Error(got)
 	}
 }
 

@@ -105,6 +105,7 @@ var (
 	ErrFlood    = errors.New("http2: the client sends frames that ask for nothing")
 	ErrProtocol = errors.New("http2: the client broke the protocol")
 	errGone     = errors.New("http2: the connection is closed")
+	errStalled  = errors.New("http2: the client takes nothing of the answer")
 )
 
 // ErrPause says that the client must take what was written, or net/http what was read, before
@@ -452,7 +453,7 @@ func (c *Conn) flush(t *task) error {
 func (c *Conn) fail(t *task, why code) error {
 	c.setReason(Malformed) // unless there is another one already
 	if t == nil {
-		_ = c.writeBeside(appendGoaway(nil, c.goawayLast(), why), nil) // the connection ends anyway
+		_ = c.writeBeside(appendGoaway(nil, c.goawayLast(), why)) // the connection ends anyway
 		return ErrProtocol
 	}
 	t.out = appendGoaway(t.out, c.goawayLast(), why)
@@ -488,24 +489,30 @@ func (c *Conn) goawayLast() uint32 {
 	return c.lastOpened.Load()
 }
 
-// writeBeside writes whole frames from another goroutine than Run's. On a loop it waits for
-// the client without the lock, which the loop needs. then, if it is not nil, is called with
-// the lock held.
-func (c *Conn) writeBeside(b []byte, then func()) error {
+// writeBeside writes whole frames from another goroutine than Run's.
+func (c *Conn) writeBeside(b []byte) error {
+	c.lockToWrite()
+	defer c.w.mu.unlock()
+	return c.writeLocked(b)
+}
+
+// lockToWrite takes the lock for writing, for another goroutine than Run's. On a loop it waits
+// for the client without the lock, which the loop needs.
+func (c *Conn) lockToWrite() {
 	for {
 		c.w.mu.lock()
 		room := c.host.Full()
 		if room == nil {
-			break
+			return
 		}
 		c.w.mu.unlock()
 		<-room
 	}
-	defer c.w.mu.unlock()
+}
+
+// writeLocked writes whole frames after lockToWrite.
+func (c *Conn) writeLocked(b []byte) error {
 	_, err := c.host.Write(b)
-	if then != nil {
-		then()
-	}
 	if err == nil && c.host.Full() != nil {
 		c.host.Wake() // the loop writes the rest
 	}

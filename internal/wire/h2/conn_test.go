@@ -166,7 +166,8 @@ func TestTableShrinks(t *testing.T) {
 	r.must(r.fr.WriteSettings(table(100))) // net/http does not hear of it
 	r.ask(5, "/cold")
 	r.answer(5)
-	r.must(r.fr.WriteSettings(table(50))) // net/http does not run
+	servertest.Eventually(r, "net/http has ended", func() bool { return r.conn.inner.Load() == nil })
+	r.must(r.fr.WriteSettings(table(50)))
 	r.ask(7, "/hot")
 	if b := block(r); !bytes.HasPrefix(b, []byte{0x3f, 50 - 31}) {
 		t.Fatalf("% x", b[:8])

@@ -112,6 +112,7 @@ func (c *Conn) windowUpdate(t *task, h head, p []byte) error {
 	if c.inner.Load() != nil && pass > 0 {
 		t.toInner = appendWindowUpdate(t.toInner, 0, pass)
 	}
+	c.flows.windowGrown()
 	return c.sendPending()
 }
 

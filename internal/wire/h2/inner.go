@@ -26,6 +26,7 @@ type inner struct {
 	// Guarded by flows.mu.
 	streams int  // that are open
 	acks    int  // SETTINGS that net/http has yet to acknowledge
+	writing bool // frames of net/http's are on their way to the client
 	leaves  bool // it has sent GOAWAY, and ends the connection itself
 	retired bool
 	greeted bool // the first SETTINGS are acknowledged
@@ -83,7 +84,7 @@ func (c *Conn) retireInner() {
 func (in *inner) retire() {
 	c := in.c
 	c.flows.mu.Lock()
-	idle := in.streams == 0 && in.acks == 0 && !in.leaves && !in.retired
+	idle := in.streams == 0 && in.acks == 0 && !in.writing && !in.leaves && !in.retired
 	if idle {
 		in.retired = true
 		c.inner.Store(nil)
@@ -126,12 +127,15 @@ func (i *innerConn) Read(p []byte) (int, error) { return i.pipe.read(p) }
 // Write implements [net.Conn].
 func (i *innerConn) Write(p []byte) (int, error) {
 	in := i.inner
+	if !in.beginWrite() {
+		return 0, errGone
+	}
+	defer in.endWrite()
 	if in.outBuf == nil {
 		in.outBuf = outBuffers.Get().(*[]byte)
 		in.out = (*in.outBuf)[:0]
 	}
 	defer in.releaseOut()
-	defer in.retire()
 	for b := p; len(b) > 0; {
 		n, err := in.consume(b)
 		if err != nil {
@@ -146,6 +150,23 @@ func (i *innerConn) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	return len(p), nil
+}
+
+// beginWrite begins a write of net/http's, and reports whether the side is still there. Until
+// endWrite it stays: a stream has ended for it before its last frame is written.
+func (in *inner) beginWrite() bool {
+	in.c.flows.mu.Lock()
+	defer in.c.flows.mu.Unlock()
+	in.writing = !in.retired
+	return in.writing
+}
+
+// endWrite ends a write, unless net/http has written half a frame.
+func (in *inner) endWrite() {
+	in.c.flows.mu.Lock()
+	in.writing = len(in.out) > 0
+	in.c.flows.mu.Unlock()
+	in.retire()
 }
 
 // outBuffers are the buffers in which writes are collected.
@@ -323,15 +344,14 @@ func (in *inner) flush() error {
 	if len(in.out) == 0 {
 		return nil
 	}
-	if in.isRetired() {
-		return errGone
+	c := in.c
+	c.lockToWrite()
+	defer c.w.mu.unlock()
+	err := c.writeLocked(in.out)
+	if in.tableChanged && len(in.block) == 0 {
+		c.table.Store(in.newTable) // not sooner: an answer of the host's must not come before it
+		in.tableChanged = false
 	}
-	err := in.c.writeBeside(in.out, func() {
-		if in.tableChanged && len(in.block) == 0 {
-			in.c.table.Store(in.newTable) // not sooner: an answer of the host's must not come before it
-			in.tableChanged = false
-		}
-	})
 	in.out = in.out[:0]
 	return err
 }

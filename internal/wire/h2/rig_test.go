@@ -34,6 +34,7 @@ type host struct {
 	turn   Wait
 	turns  int
 	starts int
+	still  bool // net/http does not start: the test is net/http
 
 	taken []uint32 // by Forward: paths that begin with /carry
 	held  int64
@@ -109,7 +110,11 @@ func (h *host) Answer(dst []byte, id uint32, fields []hpack.HeaderField, room Ro
 func (h *host) Inner(nc net.Conn) {
 	h.mu.Lock()
 	h.starts++
+	still := h.still
 	h.mu.Unlock()
+	if still {
+		return
+	}
 	srv := &http.Server{Handler: refusing(h.h), ReadHeaderTimeout: patience, MaxHeaderBytes: 64<<10 - 320, Protocols: new(http.Protocols)}
 	srv.Protocols.SetHTTP2(true)
 	_ = srv.Serve(h.nobody) // which sets HTTP/2 up

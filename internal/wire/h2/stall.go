@@ -207,6 +207,17 @@ func (l *flows) growWindow(f *flow, n int64) code {
 	return codeNo
 }
 
+// windowGrown has streams look at the connection's window again.
+func (l *flows) windowGrown() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, f := range l.open {
+		if f.window > 0 {
+			f.stream.notify()
+		}
+	}
+}
+
 // shiftWindows adds to the windows of all streams (RFC 9113, 6.9.2). It reports false where
 // one becomes too large.
 func (l *flows) shiftWindows(by int64) bool {

@@ -1,6 +1,7 @@
 package h2
 
 import (
+	"errors"
 	"sync"
 	"time"
 )
@@ -73,80 +74,86 @@ func (s *Stream) notify() {
 
 // Send sends a header block, as for [AppendHeaders] but of any length, and then body; block
 // may be nil. end: the stream ends with that. It waits for the client's windows, and for the
-// client to read.
+// client to read. While it waits it needs no memory but body.
 func (s *Stream) Send(block, body []byte, end bool) error {
-	c := s.c
-	buf := outBuffers.Get().(*[]byte)
-	defer outBuffers.Put(buf)
-	if block != nil {
-		block = c.withTable(block)
-	}
-	for first := true; first || len(body) > 0; first = false {
-		out, frame := (*buf)[:0], int(min(c.frame.Load(), record))
-		if block != nil {
-			out = appendHeaderFrames(out, s.id, block, end && len(body) == 0, int(c.frame.Load()))
+	for block != nil || len(body) > 0 || end {
+		n, last, err := s.sendPart(block, body, end)
+		if errors.Is(err, errStalled) {
+			s.reset(codeCancel)
 		}
-		n, err := s.take(len(body), block == nil)
-		if err != nil {
+		if err != nil || last {
 			return err
 		}
-		last := end && n == len(body)
-		switch {
-		case n > 0:
-			out = appendPart(out, s.id, body[:n], frame, last)
-		case block == nil && last:
-			out = appendHead(out, head{kind: frameData, flags: flagEndStream, id: s.id})
+		if block, body = nil, body[n:]; len(body) == 0 {
+			return nil
 		}
-		block, body = nil, body[n:]
-		if len(out) == 0 {
-			continue
-		}
-		c.flood.countUseful(n)
-		if err := c.writeBeside(out, nil); err != nil {
-			return err
-		}
-	}
-	if end {
-		c.flows.end(s.id)
 	}
 	return nil
 }
 
-// take uses up to n bytes of the windows. wait: it waits until there are some.
-func (s *Stream) take(n int, wait bool) (int, error) {
+// sendPart sends the header block, if there is one, and as much of body as the windows allow,
+// or waits for them. last: it has ended the stream.
+func (s *Stream) sendPart(block, body []byte, end bool) (n int, last bool, err error) {
+	c := s.c
+	if block == nil && len(body) > 0 {
+		s.awaitWindow()
+	}
+	c.lockToWrite()
+	defer c.w.mu.unlock()
+	if n, last, err = s.take(len(body), block != nil, end); err != nil {
+		return 0, false, err
+	}
+	buf := outBuffers.Get().(*[]byte)
+	defer outBuffers.Put(buf)
+	out := (*buf)[:0]
+	if block != nil {
+		out = appendHeaderFrames(out, s.id, c.withTable(block), last && n == 0, int(c.frame.Load()))
+	}
+	switch {
+	case n > 0:
+		out = appendPart(out, s.id, body[:n], int(min(c.frame.Load(), record)), last)
+	case block == nil && last:
+		out = appendHead(out, head{kind: frameData, flags: flagEndStream, id: s.id})
+	case block == nil:
+		return 0, false, nil // another stream has used the connection's window
+	}
+	c.flood.countUseful(n)
+	return n, last, c.writeLocked(out)
+}
+
+// awaitWindow waits until there is some of both windows, or the stream is over.
+func (s *Stream) awaitWindow() {
+	l := &s.c.flows
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for !s.over && !s.f.reset && (s.f.window <= 0 || s.c.window.left() <= 0) {
+		s.more.Wait()
+	}
+}
+
+// take uses up to n bytes of the windows. With all of them it ends the stream, if end is set:
+// before they are written, since the client may open another one as soon as it has them. The
+// lock for writing is held, so nothing follows a frame that resets the stream.
+func (s *Stream) take(n int, head, end bool) (k int, last bool, err error) {
 	c, l := s.c, &s.c.flows
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for {
-		switch {
-		case s.over:
-			return 0, errGone
-		case s.f.reset:
-			l.mu.Unlock()
-			s.reset(codeCancel)
-			l.mu.Lock()
-			return 0, errGone
-		}
-		s.f.progressAt = max(s.f.progressAt, 1)
-		if k := min(int64(n), s.f.window, maxOut); n == 0 || k > 0 {
-			if k = c.window.takeUpTo(k); k > 0 || n == 0 || !wait {
-				s.f.window -= k
-				s.f.progressAt = time.Now().UnixNano()
-				return int(k), nil
-			}
-			l.mu.Unlock()
-			ok := c.window.awaitMore(c.o.Stall)
-			l.mu.Lock()
-			if !ok {
-				return 0, errGone
-			}
-			continue
-		}
-		if !wait {
-			return 0, nil
-		}
-		s.more.Wait()
+	switch {
+	case s.over:
+		return 0, false, errGone
+	case s.f.reset:
+		return 0, false, errStalled
 	}
+	k = int(c.window.takeUpTo(min(int64(n), s.f.window, maxOut)))
+	s.f.window -= int64(k)
+	if k > 0 || head {
+		s.f.progressAt = time.Now().UnixNano()
+	}
+	if last = end && k == n; last {
+		l.removeLocked(s.f)
+		s.overLocked()
+	}
+	return k, last, nil
 }
 
 // Reset ends the stream without a complete answer, unless it has ended.
@@ -169,5 +176,5 @@ func (s *Stream) reset(why code) {
 		_ = c.host.Close() // GOAWAY has gone
 		return
 	}
-	_ = c.writeBeside(appendReset(nil, s.id, why), nil) // an error: the client has gone
+	_ = c.writeBeside(appendReset(nil, s.id, why)) // an error: the client has gone
 }

@@ -35,14 +35,6 @@ func (w *window) takeUpTo(n int64) int64 {
 	return n
 }
 
-// awaitMore waits until the window is not empty. It returns false when the connection is
-// closed, and after the duration most.
-func (w *window) awaitMore(most time.Duration) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.awaitLocked(most)
-}
-
 // left is how much may be sent now.
 func (w *window) left() int64 {
 	w.mu.Lock()
@@ -95,16 +87,6 @@ func (w *window) settle() (grow int64) {
 func (w *window) wait(n int64, most time.Duration) int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.awaitLocked(most) {
-		return 0
-	}
-	n = min(n, w.size)
-	w.spend(n)
-	return n
-}
-
-// awaitLocked is awaitMore with mu held.
-func (w *window) awaitLocked(most time.Duration) bool {
 	if w.size <= 0 && !w.closed {
 		late := false
 		timer := time.AfterFunc(most, func() {
@@ -118,7 +100,12 @@ func (w *window) awaitLocked(most time.Duration) bool {
 			w.more.Wait()
 		}
 	}
-	return !w.closed && w.size > 0
+	if w.closed || w.size <= 0 {
+		return 0
+	}
+	n = min(n, w.size)
+	w.spend(n)
+	return n
 }
 
 // spend uses n bytes. The window has them.
