@@ -2,29 +2,39 @@ package lane
 
 import (
 	"bytes"
+	"strconv"
 
 	"millrace/internal/wire/h2"
+	"millrace/internal/wire/send"
 )
 
-// block returns the header as an HTTP/2 header block, with the date of a second. Like a
-// stamped, it is made at most once a second and shared.
-func (r *response) block(second int64, notModified bool) []byte {
-	of := &r.blockFull
-	if notModified {
-		of = &r.blockNotModified
+// block returns the header as an HTTP/2 header block, with the date of a second. That of a part
+// is made in room, from what parts have in common.
+func (c *choice) block(second int64, room *stamped) []byte {
+	of := &c.form().block
+	s := of.Load()
+	if s == nil || s.second != second {
+		s = &stamped{second: second, bytes: appendBlock(nil, c.commonText(second))}
+		of.Store(s)
 	}
-	if s := of.Load(); s != nil && s.second == second {
+	if !c.isPart() {
 		return s.bytes
 	}
-	var text *stamped
-	if notModified {
-		text = r.stamp304(second)
-	} else {
-		text = r.stamp(second)
+	var value [3*20 + len("bytes -/")]byte
+	b := append(room.bytes[:0], s.bytes...)
+	b = h2.AppendField(b, staticName("content-length"), "content-length", view(strconv.AppendInt(value[:0], c.size, 10)))
+	b = h2.AppendField(b, staticName("content-range"), "content-range", view(send.AppendContentRange(value[:0], c.base, c.size, c.of.answer.Size)))
+	room.bytes = b
+	return b
+}
+
+// commonText returns the header's text; of a part without what differs from part to part.
+func (c *choice) commonText(second int64) []byte {
+	if c.isPart() {
+		return c.of.stampPart(second).common()
 	}
-	s := &stamped{second: second, bytes: appendBlock(nil, text.bytes[:text.head])}
-	of.Store(s)
-	return s.bytes
+	s := c.text(second, nil)
+	return s.bytes[:s.head]
 }
 
 // appendBlock appends the fields of a header in HTTP/1.1's form as a header block. They are
@@ -85,6 +95,8 @@ func staticName(name string) int {
 		return 28
 	case "content-location":
 		return 29
+	case "content-range":
+		return 30
 	case "content-type":
 		return 31
 	case "date":

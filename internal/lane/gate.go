@@ -46,25 +46,26 @@ func newGate(t *requestInfo, always http.Header) *gate {
 	return known
 }
 
-// applyGate returns what to send in place of an answer with a gate: r itself, a refusal, or
-// nil, where the handler must answer. A client that is refused again and again should cost
+// applyGate returns what to send in place of an answer with a gate: as itself, a refusal, or
+// nothing, where the handler must answer. A client that is refused again and again should cost
 // no more than one that is let in.
-func (c *Conn) applyGate(r *response, q *request, b []byte, now time.Time, s *Settings) *response {
+func (c *Conn) applyGate(as choice, q *request, b []byte, now time.Time, s *Settings) choice {
+	r := as.of
 	if r.gate.repeated(q) {
-		return nil
+		return choice{}
 	}
 	v := r.ask(c.RemoteAddr(), q, b, now, s)
 	switch {
 	case v.Passes():
-		return r
+		return as
 	case !r.gate.plain || v.Proof != "" || v.Caught || s.Tracer != nil:
-		return nil
+		return choice{}
 	case v.Denied:
 		c.lane.meters.Refused.Address.Add(c.shard, 1)
 	default:
 		c.lane.meters.Refused.Rate.Add(c.shard, 1)
 	}
-	return r.refusalFor(v)
+	return r.refusalFor(v).whole()
 }
 
 // refusalFor returns the answer for a verdict that refuses.

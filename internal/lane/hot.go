@@ -3,7 +3,6 @@ package lane
 import (
 	"bytes"
 	"io"
-	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -17,9 +16,10 @@ import (
 // has one only while it is served. With a thousand connections, memory of their own would
 // not be in the processor's cache; this is.
 type scratch struct {
-	buf [maxHead]byte
-	req request
-	out outbox
+	buf  [maxHead]byte
+	req  request
+	out  outbox
+	part stamped // the header of a part
 }
 
 var scratchPool = sync.Pool{New: func() any { return new(scratch) }}
@@ -53,9 +53,9 @@ type readState struct {
 // clients and files need one.
 type pendingWrite struct {
 	head, body   []byte
-	batch        *[]byte // head's buffer if that is from bufferPool
-	file         *response
-	sent         int64         // bytes of the file
+	batch        *[]byte       // head's buffer if that is from bufferPool
+	file         choice        // what is sent of a file; of is nil without one
+	sent         int64         // bytes of that
 	closing      bool          // the connection is to be closed after it
 	awaitsClient bool          // the connection is in its loop's out
 	unsent       *atomic.Int64 // Lane.unsent, which counts the bytes of head; nil: they are not counted
@@ -280,15 +280,15 @@ func (c *Conn) answerHot(s *scratch, b []byte, fd uintptr) (used int, o outcome)
 			o = notHot
 			break
 		}
-		r, notModified := r.choose(req, q)
-		if r != nil && r.gate != nil {
-			if as := c.applyGate(r, q, req, now, settings); as != r {
-				r, notModified = as, false
-			}
+		as := r.choose(req, q)
+		if as.of != nil && r.gate != nil {
+			as = c.applyGate(as, q, req, now, settings)
 		}
-		ok := r != nil
-		if ok && r.answer.File != nil && !notModified && !q.headOnly {
-			ok = r.answer.File.Retain() // false if it was closed just now
+		ok := as.of != nil
+		if ok {
+			if f := as.file(q); f != nil {
+				ok = f.Retain() // false if it was closed just now
+			}
 		}
 		if !ok {
 			o = notHot
@@ -296,7 +296,7 @@ func (c *Conn) answerHot(s *scratch, b []byte, fd uintptr) (used int, o outcome)
 		}
 		used += size
 		c.headStarted, c.answeredBy = false, byLane
-		o = c.reply(s, r, req[:size], replyParams{notModified, used == len(b), fd, now, settings.Log})
+		o = c.reply(s, as, req[:size], replyParams{used == len(b), fd, now, settings.Log})
 	}
 	if o == waiting || o == notHot {
 		if f := c.flush(&s.out, fd, false); f != waiting {
@@ -314,43 +314,41 @@ func (c *Conn) answerHot(s *scratch, b []byte, fd uintptr) (used int, o outcome)
 
 // replyParams is what an answer depends on besides the response.
 type replyParams struct {
-	notModified bool
-	last        bool // no further request has come
-	fd          uintptr
-	now         time.Time
-	log         *accesslog.Log
+	last bool // no further request has come
+	fd   uintptr
+	now  time.Time
+	log  *accesslog.Log
 }
 
 // reply sends an answer, or leaves it in the outbox if another request has come.
-func (c *Conn) reply(s *scratch, r *response, req []byte, y replyParams) (o outcome) {
-	status, sent := r.status, r.answer.Size
-	var st *stamped
-	if y.notModified {
-		status, sent, st = http.StatusNotModified, 0, r.stamp304(y.now.Unix())
-	} else {
-		st = r.stamp(y.now.Unix())
+func (c *Conn) reply(s *scratch, as choice, req []byte, y replyParams) (o outcome) {
+	room := &s.part
+	if s.out.borrowed { // by the part before this one
+		room = new(stamped)
 	}
-	head, body := st.bytes, []byte(nil)
+	st := as.text(y.now.Unix(), room)
+	head, body, sent := st.bytes, []byte(nil), as.size
 	closing := y.last && c.lane.draining.Load()
 	if closing {
 		head = st.withClose()
 	}
 	switch {
-	case y.notModified:
 	case s.req.headOnly:
 		head, sent = head[:len(head)-(len(st.bytes)-st.head)], 0
-	case r.answer.File != nil:
-		return c.replyFile(s, r, req, head, closing, y)
-	case len(st.bytes) == st.head: // the body is larger than contiguous
-		body = r.answer.Body
+	case as.file(&s.req) != nil:
+		return c.replyFile(s, as, req, head, closing, y)
+	case len(st.bytes) == st.head: // the body is larger than contiguous, or there is none
+		body = as.body()
 	}
-	switch o = c.queue(&s.out, head, body, y.fd); {
+	o = c.queue(&s.out, head, body, y.fd)
+	s.out.borrowed = st == &s.part && s.out.batch == nil
+	switch {
 	case o == waiting && y.last:
 		o = c.flush(&s.out, y.fd, closing)
 	case o == blocked:
 		c.reading.pending.closing = closing
 	}
-	c.record(y.log, answerRecord{r, &s.req, req, status, sent, y.now, http1, ""})
+	c.record(y.log, answerRecord{as.of, &s.req, req, as.status, sent, y.now, http1, ""})
 	return o
 }
 
@@ -363,27 +361,30 @@ const bytesPerEvent = 512 << 10
 // cache. The remaining bytes, and all of a file that may have to be read from the disk,
 // are left to sendPending, which may wait. The caller's reference to the file goes over to
 // the pendingWrite.
-func (c *Conn) replyFile(s *scratch, r *response, req, head []byte, closing bool, y replyParams) outcome {
+func (c *Conn) replyFile(s *scratch, as choice, req, head []byte, closing bool, y replyParams) outcome {
 	o, sent := c.flush(&s.out, y.fd, false), int64(0)
-	a := r.answer
+	f, base := as.of.answer.File, as.of.answer.Base+as.base
 	switch {
 	case o == blocked: // what was queued goes first
 		head = slices.Concat(c.reading.pending.head, c.reading.pending.body, head)
 		c.reading.pending.release()
 	case o != waiting:
-		a.File.Release()
+		f.Release()
 		return o
-	case y.fd < onTLSLoop && !closing && a.Size <= bytesPerEvent && a.File.Warm(y.now.Unix()):
-		n, m, err := send.TrySendFile(y.fd, head, a.File, a.Base, a.Size)
+	case y.fd < onTLSLoop && !closing && as.size <= bytesPerEvent && as.inMemory(y.now.Unix()):
+		n, m, err := send.TrySendFile(y.fd, head, f, base, as.size)
 		c.lane.meters.Sent.Writev.Add(c.shard, uint64(n))
 		c.lane.meters.Sent.Sendfile.Add(c.shard, uint64(m))
-		if err != nil || m == a.Size {
-			return c.fileSent(s, r, req, m, y, err)
+		if err != nil || m == as.size {
+			return c.fileSent(s, as, req, m, y, err)
 		}
 		head, sent = head[n:], m
 	}
-	rs := &pendingWrite{head: head, file: r, sent: sent, closing: closing, log: y.log, began: y.now, req: s.req}
-	if !r.noLog && y.log.Wants(y.now, r.status, 0) {
+	if as.isPart() {
+		head = bytes.Clone(head) // from the scratch
+	}
+	rs := &pendingWrite{head: head, file: as, sent: sent, closing: closing, log: y.log, began: y.now, req: s.req}
+	if !as.of.noLog && y.log.Wants(y.now, as.status, 0) {
 		rs.line = bytes.Clone(req)
 	}
 	c.reading.pending = rs
@@ -391,15 +392,15 @@ func (c *Conn) replyFile(s *scratch, r *response, req, head []byte, closing bool
 }
 
 // fileSent counts and logs an answer whose file was sent at once, or failed to be.
-func (c *Conn) fileSent(s *scratch, r *response, req []byte, sent int64, y replyParams, err error) outcome {
+func (c *Conn) fileSent(s *scratch, as choice, req []byte, sent int64, y replyParams, err error) outcome {
 	o := waiting
 	if err != nil {
 		c.reading.err, o = err, finished
 	} else {
-		r.fileSent(y.now.Unix())
+		as.fileSent(y.now.Unix())
 	}
-	r.answer.File.Release()
-	c.record(y.log, answerRecord{r, &s.req, req, r.status, sent, y.now, http1, ""})
+	as.of.answer.File.Release()
+	c.record(y.log, answerRecord{as.of, &s.req, req, as.status, sent, y.now, http1, ""})
 	return o
 }
 
@@ -409,12 +410,12 @@ func (c *Conn) sendPending() error {
 	c.setInputDeadline(0) // no idle timeout meanwhile, however slow the disk is
 	var n int64
 	var err error
-	if r.file == nil {
+	if r.file.of == nil {
 		n, err = c.transmit(r.head, r.body)
 		c.lane.meters.Sent.Writev.Add(c.shard, uint64(n))
 	} else {
-		a := r.file.answer
-		n, err = c.sendFile(r.head, a.File.Section(a.Base+r.sent, a.Size-r.sent))
+		f, from := r.fileFrom()
+		n, err = c.sendFile(r.head, f.Section(from, r.file.size-r.sent))
 		r.sent += n
 	}
 	return c.endPending(err)
@@ -425,12 +426,12 @@ func (c *Conn) sendPending() error {
 func (c *Conn) endPending(err error) error {
 	r := c.reading.pending
 	c.reading.pending = nil
-	if r.file != nil {
+	if r.file.of != nil {
 		if err == nil {
 			r.file.fileSent(time.Now().Unix())
 		}
-		r.file.answer.File.Release()
-		c.record(r.log, answerRecord{r.file, &r.req, r.line, r.file.status, r.sent, r.began, http1, ""})
+		r.file.of.answer.File.Release()
+		c.record(r.log, answerRecord{r.file.of, &r.req, r.line, r.file.status, r.sent, r.began, http1, ""})
 	}
 	r.release()
 	c.awaitRequest(time.Now(), c.lane.settings.Load())
@@ -438,6 +439,12 @@ func (c *Conn) endPending(err error) error {
 		err = io.EOF // net/http closes the connection
 	}
 	return err
+}
+
+// fileFrom returns the file, and where what is not sent of it begins.
+func (r *pendingWrite) fileFrom() (f *send.File, from int64) {
+	a := r.file.of.answer
+	return a.File, a.Base + r.file.base + r.sent
 }
 
 func (r *pendingWrite) release() {
@@ -454,6 +461,7 @@ func (r *pendingWrite) release() {
 // outbox collects the answers to pipelined requests.
 type outbox struct {
 	head, body []byte  // the first answer, not copied: mostly it is the only one
+	borrowed   bool    // head is in scratch.part
 	batch      *[]byte // several, in a pooled buffer
 	n          int
 }
@@ -499,7 +507,7 @@ const (
 // flush sends the outbox. What the client does not take at once becomes a pendingWrite;
 // with noDescriptor it waits instead.
 func (c *Conn) flush(out *outbox, fd uintptr, closing bool) outcome {
-	head, body, batch := out.head, out.body, out.batch
+	head, body, batch, borrowed := out.head, out.body, out.batch, out.borrowed
 	if batch != nil {
 		head = (*batch)[:out.n]
 	}
@@ -525,6 +533,9 @@ func (c *Conn) flush(out *outbox, fd uintptr, closing bool) outcome {
 			c.reading.err, o = err, finished
 		} else if n < len(head)+len(body) || !whole {
 			skip := min(n, len(head))
+			if borrowed {
+				head = bytes.Clone(head)
+			}
 			c.reading.pending = &pendingWrite{head: head[skip:], body: body[n-skip:], batch: batch, closing: closing}
 			o, batch = blocked, nil
 		}

@@ -205,28 +205,24 @@ func (h *h2Host) Answer(dst []byte, id uint32, fields []hpack.HeaderField, room 
 	if r == nil || !settings.allow(req, q) {
 		return dst, 0, false
 	}
-	r, notModified := r.choose(req, q)
-	if r == nil {
+	as := r.choose(req, q)
+	if as.of == nil {
 		return dst, 0, false
 	}
-	a, status, size := r.answer, r.status, int(r.answer.Size)
-	block := r.block(now.Unix(), notModified)
-	if notModified {
-		status = http.StatusNotModified
-	}
-	if notModified || q.headOnly {
+	size := int(as.size)
+	if q.headOnly {
 		size = 0
 	}
-	if len(block) > room.Frame || size > room.Window || a.File != nil && size > maxCopiedFile {
+	f := as.file(q)
+	block := as.block(now.Unix(), &s.part)
+	if len(block) > room.Frame || size > room.Window || f != nil && size > maxCopiedFile {
 		return dst, 0, false
 	}
-	body := a.Body
-	switch {
-	case size == 0:
-	case a.File != nil:
+	body := as.body()
+	if size > 0 && f != nil {
 		buf := bufferPool.Get().(*[]byte)
 		defer bufferPool.Put(buf)
-		if body = (*buf)[:size]; !readFile(r, body, now.Unix()) {
+		if body = (*buf)[:size]; !as.readFile(body, now.Unix()) {
 			return dst, 0, false
 		}
 	}
@@ -238,29 +234,37 @@ func (h *h2Host) Answer(dst []byte, id uint32, fields []hpack.HeaderField, room 
 		out = h2.AppendData(out, id, body[:size], room.Frame)
 	}
 	c.lane.meters.Sent.Copied.Add(c.shard, uint64(len(out)-len(dst)))
-	c.record(settings.Log, answerRecord{r, q, req, status, int64(size), now, "HTTP/2.0", ""})
+	c.record(settings.Log, answerRecord{r, q, req, as.status, int64(size), now, "HTTP/2.0", ""})
 	return out, size, true
 }
 
 // maxCopiedFile is the largest file that is copied into the answers of one Run.
 const maxCopiedFile = maxWrite
 
-// readFile reads a file that is in the page cache. It returns false for any other.
-func readFile(r *response, body []byte, second int64) bool {
-	a := r.answer
+// readFile reads what is sent of a file, if that is in the page cache. Otherwise it returns
+// false.
+func (c *choice) readFile(body []byte, second int64) bool {
+	a := c.of.answer
 	if !a.File.Retain() {
 		return false
 	}
 	defer a.File.Release()
-	if !a.File.Warm(second) && (r.status != http.StatusPartialContent || !a.File.InMemory(a.Base, a.Size)) {
+	if !c.inMemory(second) {
 		return false
 	}
-	n, err := a.File.ReadAt(body, a.Base)
+	n, err := a.File.ReadAt(body, a.Base+c.base)
 	if err != nil || n < len(body) {
 		return false
 	}
-	r.fileSent(second)
+	c.fileSent(second)
 	return true
+}
+
+// inMemory reports whether what is sent of a file should be in the page cache. For a whole file
+// it costs nothing; of a part that is not known otherwise, so the system is asked.
+func (c *choice) inMemory(second int64) bool {
+	a := c.of.answer
+	return a.File.Warm(second) || c.isPart() && a.File.InMemory(a.Base+c.base, c.size)
 }
 
 // h2Key is the context key of the *Conn of an HTTP/2 connection.

@@ -6,11 +6,13 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/net/http2/hpack"
 
+	"millrace/internal/wire/send"
 	"millrace/internal/wire/stall"
 )
 
@@ -55,25 +57,23 @@ func (v *HTTP3Conn) answer(w http.ResponseWriter, r *http.Request) bool {
 	if found == nil || !settings.allow(req, q) {
 		return false
 	}
-	found, notModified := found.choose(req, q)
-	if found == nil {
+	as := found.choose(req, q)
+	if as.of == nil {
 		return false
 	}
-	a, status, size := found.answer, found.status, int(found.answer.Size)
-	if notModified {
-		status = http.StatusNotModified
-	}
-	if notModified || q.headOnly {
+	size := int(as.size)
+	if q.headOnly {
 		size = 0
 	}
-	if a.File != nil && size > maxCopiedFile {
+	f := as.file(q)
+	if f != nil && size > maxCopiedFile {
 		return false
 	}
-	body := a.Body
-	if size > 0 && a.File != nil {
+	body := as.body()
+	if size > 0 && f != nil {
 		buf := bufferPool.Get().(*[]byte)
 		defer bufferPool.Put(buf)
-		if body = (*buf)[:size]; !readFile(found, body, now.Unix()) {
+		if body = (*buf)[:size]; !as.readFile(body, now.Unix()) {
 			return false
 		}
 	}
@@ -81,8 +81,8 @@ func (v *HTTP3Conn) answer(w http.ResponseWriter, r *http.Request) bool {
 	if !found.admits(v.client, q, req, now, settings) {
 		return false
 	}
-	maps.Copy(w.Header(), found.fields(now.Unix(), notModified).header)
-	w.WriteHeader(status)
+	as.setFields(w.Header(), now.Unix())
+	w.WriteHeader(as.status)
 	if size > 0 {
 		waits := stall.Of(r.Context())
 		waits.Wait()
@@ -90,9 +90,9 @@ func (v *HTTP3Conn) answer(w http.ResponseWriter, r *http.Request) bool {
 		waits.Go()
 	}
 	v.lane.meters.Sent.Copied.Add(v.shard, uint64(sent))
-	as := answerRecord{found, q, req, status, int64(sent), now, "HTTP/3.0", settings.requestID(v.remote, q, req)}
-	if took := as.count(v.shard); !found.noLog && settings.Log.Wants(now, status, took) {
-		as.log(settings.Log, settings.loggedClient(v.remote, q, req), true, v.shard, took)
+	done := answerRecord{found, q, req, as.status, int64(sent), now, "HTTP/3.0", settings.requestID(v.remote, q, req)}
+	if took := done.count(v.shard); !found.noLog && settings.Log.Wants(now, as.status, took) {
+		done.log(settings.Log, settings.loggedClient(v.remote, q, req), true, v.shard, took)
 	}
 	if sent < size {
 		panic(http.ErrAbortHandler) // ends the stream so that nobody takes the answer for complete
@@ -126,23 +126,19 @@ type fields struct {
 	header http.Header
 }
 
-// fields returns the header as of a second. It is made at most once a second and shared.
-func (r *response) fields(second int64, notModified bool) *fields {
-	of := &r.fieldsFull
-	if notModified {
-		of = &r.fieldsNotModified
+// setFields sets the header as of a second.
+func (c *choice) setFields(h http.Header, second int64) {
+	of := &c.form().fields
+	f := of.Load()
+	if f == nil || f.second != second {
+		f = &fields{second, headerOf(c.commonText(second))}
+		of.Store(f)
 	}
-	if f := of.Load(); f != nil && f.second == second {
-		return f
+	maps.Copy(h, f.header)
+	if c.isPart() {
+		h["Content-Length"] = []string{strconv.FormatInt(c.size, 10)}
+		h["content-range"] = []string{string(send.AppendContentRange(nil, c.base, c.size, c.of.answer.Size))}
 	}
-	text := r.stamp
-	if notModified {
-		text = r.stamp304
-	}
-	st := text(second)
-	f := &fields{second, headerOf(st.bytes[:st.head])}
-	of.Store(f)
-	return f
 }
 
 // headerOf parses a header in HTTP/1.1's form. Names are in lower case, as they are sent:

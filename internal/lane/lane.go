@@ -9,7 +9,8 @@
 //	Conn.Read     serves those that net/http has: it calls Read, and the lane looks first (conn.go)
 //	match         parses a strict subset of HTTP/1.1; anything else is not hot (match.go)
 //	table.find    site + path (+ query) + variant → finished answer (table.go)
-//	response      the answer's bytes with this second's Date, 304, or a part of it (response.go)
+//	choose        all of the answer, a part of it, or 304 in its place (choice.go)
+//	response      the answer's bytes with this second's Date (response.go)
 //	send.Socket   one system call (package send)
 //
 // A request that is not hot goes one of three ways. A loop forwards it to an upstream
@@ -187,8 +188,8 @@ func (c *Conn) recoverPanic() {
 func (c *Conn) closeAfterPanic(cause any) {
 	if r := c.reading.pending; r != nil {
 		c.reading.pending = nil
-		if r.file != nil {
-			r.file.answer.File.Release()
+		if r.file.of != nil {
+			r.file.of.answer.File.Release()
 		}
 		r.release()
 	}

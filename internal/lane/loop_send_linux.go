@@ -117,8 +117,10 @@ const (
 
 // push sends as much of r as the client takes now, at most bytesPerEvent of a file.
 func (c *Conn) push(r *pendingWrite) (sent int, state pushed) {
-	if r.file != nil && !r.file.answer.File.InMemory(r.file.answer.Base+r.sent, r.leftForEvent()) {
-		return 0, pushCold
+	if r.file.of != nil {
+		if f, from := r.fileFrom(); !f.InMemory(from, r.leftForEvent()) {
+			return 0, pushCold
+		}
 	}
 	if c.wire != nil {
 		return c.pushTLS(r)
@@ -132,16 +134,16 @@ func (c *Conn) push(r *pendingWrite) (sent int, state pushed) {
 			return sent, pushWaits
 		}
 	}
-	if r.file == nil {
+	if r.file.of == nil {
 		return sent, pushDone
 	}
-	a := r.file.answer
-	n, err := send.TryFile(uintptr(c.fd), a.File, a.Base+r.sent, r.leftForEvent())
+	f, from := r.fileFrom()
+	n, err := send.TryFile(uintptr(c.fd), f, from, r.leftForEvent())
 	r.sent += n
 	sent += int(n)
 	c.lane.meters.Sent.Sendfile.Add(c.shard, uint64(n))
 	switch {
-	case r.sent == a.Size:
+	case r.sent == r.file.size:
 		return sent, pushDone
 	case errors.Is(err, send.ErrNeedsBlocking):
 		return sent, pushCold
@@ -152,12 +154,12 @@ func (c *Conn) push(r *pendingWrite) (sent int, state pushed) {
 }
 
 // leftForEvent returns how much of the file may be sent for this event.
-func (r *pendingWrite) leftForEvent() int64 { return min(r.file.answer.Size-r.sent, bytesPerEvent) }
+func (r *pendingWrite) leftForEvent() int64 { return min(r.file.size-r.sent, bytesPerEvent) }
 
 // pushBytes sends as much of the header and of a body in memory as the client takes now.
 func (c *Conn) pushBytes(r *pendingWrite) (n int, err error) {
 	switch {
-	case r.file != nil:
+	case r.file.of != nil:
 		n, err = send.TryHead(uintptr(c.fd), r.head)
 	case len(r.head) > 0:
 		n, err = send.TryWrite(uintptr(c.fd), r.head, r.body)

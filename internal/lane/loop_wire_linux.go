@@ -247,7 +247,7 @@ func (c *Conn) pushTLS(r *pendingWrite) (sent int, state pushed) {
 		return sent, pushFailed
 	case c.wire.full() || len(r.head)+len(r.body) > 0:
 		return sent, pushWaits
-	case r.file == nil:
+	case r.file.of == nil:
 		return sent, pushDone
 	}
 	n, state = c.sealFile(r)
@@ -258,10 +258,10 @@ func (c *Conn) pushTLS(r *pendingWrite) (sent int, state pushed) {
 func (c *Conn) sealFile(r *pendingWrite) (sent int, state pushed) {
 	buf := bufferPool.Get().(*[]byte)
 	defer bufferPool.Put(buf)
-	a := r.file.answer
 	for turn := r.leftForEvent(); turn > 0; {
 		b := (*buf)[:min(turn, int64(len(*buf)))]
-		if n, _ := a.File.ReadAt(b, a.Base+r.sent); n < len(b) {
+		f, from := r.fileFrom()
+		if n, _ := f.ReadAt(b, from); n < len(b) {
 			return sent, pushCold // the goroutine reads it again, and gets the error
 		}
 		n, err := c.nc.Write(b)
@@ -274,7 +274,7 @@ func (c *Conn) sealFile(r *pendingWrite) (sent int, state pushed) {
 			return sent, pushWaits
 		}
 	}
-	if r.sent < a.Size {
+	if r.sent < r.file.size {
 		return sent, pushWaits
 	}
 	return sent, pushDone

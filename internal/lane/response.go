@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"millrace/internal/observe/meter"
-	"millrace/internal/wire/condition"
 	"millrace/internal/wire/send"
 )
 
@@ -27,18 +26,15 @@ type response struct {
 	// What every hit reads comes first: two cache lines. With many answers none of
 	// them is in the processor's cache.
 	offered
-	job               *meter.Job
-	noLog             bool  // not in the access log
-	strict            bool  // see demands: conditions must name its validators as they are
-	gate              *gate // nil: everybody may have the answer
-	full, notModified atomic.Pointer[stamped]
-	// The headers of these as header blocks of HTTP/2.
-	blockFull, blockNotModified atomic.Pointer[stamped]
-	// The headers of these as fields that a handler sets, for HTTP/3.
-	fieldsFull, fieldsNotModified atomic.Pointer[fields]
-	status                        int
-	etag                          string // "": the lane has none to compare
-	lastModified                  string // "": the lane has none to compare
+	job    *meter.Job
+	noLog  bool  // not in the access log
+	strict bool  // see demands: conditions must name its validators as they are
+	gate   *gate // nil: everybody may have the answer
+	status int
+	// What is sent in this second: the whole answer, a part of it (206), and 304 in its place.
+	full, part, notModified ready
+	etag                    string // "": the lane has none to compare
+	lastModified            string // "": the lane has none to compare
 
 	rules    answerRules
 	lines    func(b []byte, now int64) []byte // Rule.Lines
@@ -67,11 +63,22 @@ func (r *response) same(as *response) bool {
 	return r.offered == as.offered && r.noLog == as.noLog && bytes.Equal(r.headFull, as.headFull) && bytes.Equal(r.head304, as.head304)
 }
 
+// ready is one form of an answer with the date of a second. Each field is made when it is first
+// needed in that second, and shared.
+type ready struct {
+	text   atomic.Pointer[stamped] // for HTTP/1.1
+	block  atomic.Pointer[stamped] // the header as a header block, for HTTP/2
+	fields atomic.Pointer[fields]  // the header as fields that a handler sets, for HTTP/3
+}
+
 // stamped is a response with the date of one second.
 type stamped struct {
 	second int64
 	head   int    // length of the header within bytes
 	bytes  []byte // the header, followed by the body if that is small
+
+	// Of a part the values of Content-Length and Content-Range are missing. They belong here.
+	lengthAt, rangeAt int
 }
 
 const (
@@ -197,7 +204,7 @@ const ServerName = "millrace"
 // stamp returns the whole answer as of a second. It is made at most once a second and
 // shared. Bytes of an earlier second, which may still be being sent, do not change.
 func (r *response) stamp(second int64) *stamped {
-	if s := r.full.Load(); s != nil && s.second == second {
+	if s := r.full.text.Load(); s != nil && s.second == second {
 		return s
 	}
 	var body []byte
@@ -205,31 +212,31 @@ func (r *response) stamp(second int64) *stamped {
 		body = r.answer.Body
 	}
 	s := r.stampOn(r.headFull, body, second)
-	r.full.Store(s)
+	r.full.text.Store(s)
 	return s
 }
 
 // stamp304 returns the answer 304 as of a second.
 func (r *response) stamp304(second int64) *stamped {
-	if s := r.notModified.Load(); s != nil && s.second == second {
+	if s := r.notModified.text.Load(); s != nil && s.second == second {
 		return s
 	}
 	s := r.stampOn(r.head304, nil, second)
-	r.notModified.Store(s)
+	r.notModified.text.Store(s)
 	return s
 }
 
 // forgetStamps drops what was made for a second that has passed: with a small body it is as
 // large as the answer.
 func (r *response) forgetStamps(second int64) {
-	for _, of := range []*atomic.Pointer[stamped]{&r.full, &r.notModified, &r.blockFull, &r.blockNotModified} {
-		if s := of.Load(); s != nil && s.second < second-1 {
-			of.CompareAndSwap(s, nil)
+	for _, form := range []*ready{&r.full, &r.part, &r.notModified} {
+		for _, of := range []*atomic.Pointer[stamped]{&form.text, &form.block} {
+			if s := of.Load(); s != nil && s.second < second-1 {
+				of.CompareAndSwap(s, nil)
+			}
 		}
-	}
-	for _, of := range []*atomic.Pointer[fields]{&r.fieldsFull, &r.fieldsNotModified} {
-		if f := of.Load(); f != nil && f.second < second-1 {
-			of.CompareAndSwap(f, nil)
+		if f := form.fields.Load(); f != nil && f.second < second-1 {
+			form.fields.CompareAndSwap(f, nil)
 		}
 	}
 }
@@ -252,6 +259,30 @@ func (r *response) stampOn(head, body []byte, second int64) *stamped {
 	return &stamped{second: second, head: len(b), bytes: append(b, body...)}
 }
 
+// stampPart returns the header of a part as of a second, without what differs from part to
+// part.
+func (r *response) stampPart(second int64) *stamped {
+	if s := r.part.text.Load(); s != nil && s.second == second {
+		return s
+	}
+	h := maps.Clone(r.answer.Header)
+	h["Content-Length"], h["Content-Range"] = []string{""}, []string{""}
+	const status = http.StatusPartialContent
+	s := r.stampOn(appendHead(nil, status, headerFor(h, status, r.rules.apply), r.rules.always), nil, second)
+	at := func(line string) int { return bytes.Index(s.bytes, []byte("\r\n"+line+"\r\n")) + len("\r\n"+line) }
+	s.lengthAt, s.rangeAt = at(lengthLine), at(rangeLine) // in this order, as fields are sorted
+	r.part.text.Store(s)
+	return s
+}
+
+// The fields in which parts differ, up to their values. No rule changes them.
+const lengthLine, rangeLine = "Content-Length: ", "Content-Range: "
+
+// common returns a part's header without the two fields.
+func (s *stamped) common() []byte {
+	return slices.Concat(s.bytes[:s.lengthAt-len(lengthLine)], s.bytes[s.lengthAt+len("\r\n"):s.rangeAt-len(rangeLine)], s.bytes[s.rangeAt+len("\r\n"):])
+}
+
 // withClose returns the bytes with "Connection: close", where net/http puts it, for the
 // last answer on a connection.
 func (s *stamped) withClose() []byte {
@@ -259,67 +290,4 @@ func (s *stamped) withClose() []byte {
 	b := make([]byte, 0, len(s.bytes)+32)
 	b = append(append(b, head...), "Connection: close\r\n\r\n"...)
 	return append(b, s.bytes[s.head:]...)
-}
-
-// choose decides what is sent to a request: r, 304 in its place, or a part of it. It returns
-// nil where the handler must decide. Conditions and ranges apply only to a 200 (RFC 9110,
-// 13.2.1 and 14.2).
-func (r *response) choose(b []byte, q *request) (as *response, notModified bool) {
-	if r.status != http.StatusOK {
-		return r, false
-	}
-	tag, date, part := q.has(hdrIfNoneMatch), q.has(hdrIfModifiedSince), q.has(hdrRange)
-	if part && (r.strict || len(r.answer.Header["Content-Encoding"]) > 0) { // a cache encodes nothing for such a request
-		return nil, false
-	}
-	part = part && !q.headOnly // RFC 9110, 14.2
-	switch {
-	case !tag && !date && !part:
-		return r, false
-	case tag && r.etag != "" && string(q.value(b, hdrIfNoneMatch)) == r.etag, // what most clients send
-		date && !tag && r.lastModified != "" && string(q.value(b, hdrIfModifiedSince)) == r.lastModified:
-		return r, true
-	case r.strict:
-		return nil, false
-	}
-	var lines [4]string
-	line := func(id headerID, to []string) []string {
-		if !q.has(id) {
-			return nil
-		}
-		to[0] = view(q.value(b, id))
-		return to
-	}
-	f := condition.Fields{
-		IfNoneMatch: line(hdrIfNoneMatch, lines[:1]), IfModifiedSince: line(hdrIfModifiedSince, lines[1:2]), IfRange: line(hdrIfRange, lines[2:3]),
-	}
-	switch {
-	case f.Check(http.MethodGet, r.answer.ETag, r.answer.LastModified) == condition.NotModified:
-		return r, true
-	case part:
-		return r.part(send.PartOf(line(hdrRange, lines[3:]), &f, r.answer)), false
-	}
-	return r, false
-}
-
-// part returns the response for a, which is a part of the answer, all of it, or nil. Nobody
-// else gets the response.
-func (r *response) part(a *send.Answer) *response {
-	switch a {
-	case r.answer:
-		return r
-	case nil:
-		return nil
-	}
-	p := &response{offered: r.offered, job: r.job, noLog: r.noLog, gate: r.gate, rules: r.rules, lines: r.lines, status: a.Status}
-	p.answer = a
-	p.headFull = appendHead(nil, p.status, headerFor(a.Header, p.status, r.rules.apply), r.rules.always)
-	return p
-}
-
-// fileSent notes that the file was sent, if all of it was.
-func (r *response) fileSent(second int64) {
-	if r.status != http.StatusPartialContent {
-		r.answer.File.WasSent(second)
-	}
 }

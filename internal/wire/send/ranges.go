@@ -2,9 +2,7 @@ package send
 
 import (
 	"crypto/rand"
-	"fmt"
 	"io"
-	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -26,7 +24,15 @@ const (
 type span struct{ start, length int64 }
 
 func (s span) contentRange(size int64) string {
-	return fmt.Sprintf("bytes %d-%d/%d", s.start, s.start+s.length-1, size)
+	return string(AppendContentRange(nil, s.start, s.length, size))
+}
+
+// AppendContentRange appends the value of Content-Range for a part of a body of a size (RFC
+// 9110, 14.4), as in "bytes 0-99/501".
+func AppendContentRange(b []byte, start, length, size int64) []byte {
+	b = strconv.AppendInt(append(b, "bytes "...), start, 10)
+	b = strconv.AppendInt(append(b, '-'), start+length-1, 10)
+	return strconv.AppendInt(append(b, '/'), size, 10)
 }
 
 // serveRanges answers a request for ranges. It returns false, and has sent nothing, if the
@@ -37,7 +43,7 @@ func serveRanges(w http.ResponseWriter, r *http.Request, a *Answer) bool {
 		return false
 	}
 	f := condition.Of(r.Header)
-	spans, ok := spansOf(lines, &f, a)
+	spans, ok := spansOf(nil, lines, &f, a)
 	if !ok {
 		return false
 	}
@@ -58,13 +64,13 @@ func serveRanges(w http.ResponseWriter, r *http.Request, a *Answer) bool {
 	return true
 }
 
-// spansOf returns the satisfiable ranges of a request with these lines of Range. ok is false if
-// the whole body is to be sent.
-func spansOf(lines []string, f *condition.Fields, a *Answer) (spans []span, ok bool) {
+// spansOf appends to dst the satisfiable ranges of a request with these lines of Range. ok is
+// false if the whole body is to be sent.
+func spansOf(dst []span, lines []string, f *condition.Fields, a *Answer) (spans []span, ok bool) {
 	if len(lines) != 1 || !slices.Equal(a.Header["Accept-Ranges"], []string{"bytes"}) {
 		return nil, false
 	}
-	spans, ok = parseRanges(lines[0], a.Size)
+	spans, ok = parseRanges(dst, lines[0], a.Size)
 	return spans, ok && f.Ranges(a.ETag, a.LastModified)
 }
 
@@ -88,25 +94,18 @@ func (s span) describe(h http.Header, a *Answer) {
 }
 
 // PartOf returns what [Serve] sends of a, whose status is 200, to a GET with these lines of
-// Range: a itself, or a part of it as an answer of its own with status 206. It returns nil for
-// several ranges and for none that can be satisfied.
-func PartOf(lines []string, f *condition.Fields, a *Answer) *Answer {
-	spans, ok := spansOf(lines, f, a)
+// Range: the status, 200 or 206, and which bytes of the body. status is 0 for several ranges and
+// for none that can be satisfied. It allocates nothing.
+func PartOf(lines []string, f *condition.Fields, a *Answer) (status int, start, length int64) {
+	var room [1]span
+	spans, ok := spansOf(room[:0], lines, f, a)
 	switch {
 	case !ok:
-		return a
+		return http.StatusOK, 0, a.Size
 	case len(spans) != 1:
-		return nil
+		return 0, 0, 0
 	}
-	s, part := spans[0], *a
-	part.Status, part.Size, part.Header = http.StatusPartialContent, s.length, maps.Clone(a.Header)
-	s.describe(part.Header, a)
-	if a.File != nil {
-		part.Base += s.start
-	} else {
-		part.Body = a.Body[s.start : s.start+s.length]
-	}
-	return &part
+	return http.StatusPartialContent, spans[0].start, spans[0].length
 }
 
 // Part returns the range of a request, for callers whose body has a known size but is still
@@ -118,7 +117,7 @@ func Part(r *http.Request, a *Answer) (start, length int64, ok bool) {
 		return 0, 0, false
 	}
 	f := condition.Of(r.Header)
-	spans, ok := spansOf(r.Header["Range"], &f, a)
+	spans, ok := spansOf(nil, r.Header["Range"], &f, a)
 	switch {
 	case !ok || len(spans) > 1:
 		return 0, 0, false
@@ -171,10 +170,11 @@ func serveMultipart(w http.ResponseWriter, a *Answer, spans []span) {
 	_, _ = io.WriteString(w, end)
 }
 
-// parseRanges parses a Range header for a body of a size, and returns the satisfiable ranges in
-// the order of the request. ok is false if the header must be ignored: with another unit,
+// parseRanges parses a Range header for a body of a size, and appends the satisfiable ranges to
+// dst in the order of the request. ok is false if the header must be ignored: with another unit,
 // malformed (RFC 9110, 14.1.1), with too many ranges, or abusive.
-func parseRanges(s string, size int64) (spans []span, ok bool) {
+func parseRanges(dst []span, s string, size int64) (spans []span, ok bool) {
+	spans = dst
 	unit, set, found := strings.Cut(s, "=")
 	if !found || !strings.EqualFold(strings.Trim(unit, " \t"), "bytes") {
 		return nil, false

@@ -50,7 +50,7 @@ func TestParseRanges(t *testing.T) {
 		{"bytes=" + manyRanges(maxRanges), 1000, nil, true},    // checked for length below
 		{"bytes=" + manyRanges(maxRanges+1), 1000, nil, false}, // too many
 	} {
-		got, ok := parseRanges(c.in, c.size)
+		got, ok := parseRanges(nil, c.in, c.size)
 		if strings.HasSuffix(c.in, manyRanges(maxRanges)) && ok {
 			if len(got) != maxRanges {
 				t.Errorf("%d of %d ranges", len(got), maxRanges)
@@ -79,7 +79,7 @@ func FuzzParseRanges(f *testing.F) {
 		if size < 0 {
 			return
 		}
-		spans, ok := parseRanges(s, size)
+		spans, ok := parseRanges(nil, s, size)
 		if !ok && spans != nil || len(spans) > maxRanges {
 			t.Fatalf("%q: %v, %v", s, spans, ok)
 		}
