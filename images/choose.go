@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"millrace/images/queue"
@@ -29,6 +30,7 @@ type choice struct {
 	label   string       // of the variant, or the reason for the original
 	interim bool         // soon there may be something better: not for the lane
 	version lane.Version // invalidated when another choice may be better
+	used    *atomic.Bool // the record's
 }
 
 func interim(reason string) choice { return choice{label: reason, interim: true} }
@@ -69,7 +71,7 @@ func (h *Handler) choose(ctx context.Context, f original.File, all []wanted) cho
 	if s.choice.answer == nil && len(s.missing) > 0 {
 		return interim("converting")
 	}
-	s.choice.version = version
+	s.choice.version, s.choice.used = version, rec.used
 	return s.choice
 }
 

@@ -208,7 +208,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *Handler) offer(r *http.Request, f original.File, c choice) {
-	lane.Offer(r, c.answer, lane.Rule{VaryOn: h.varyOn, Version: f.Generation, Also: c.version, WithQuery: h.options.Params.Enabled()})
+	lane.Offer(r, c.answer, lane.Rule{VaryOn: h.varyOn, Version: f.Generation, Also: c.version, Used: c.used, WithQuery: h.options.Params.Enabled()})
 }
 
 // serveOriginal sends the original, and says why.

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"millrace/images/header"
@@ -67,6 +68,8 @@ type record struct {
 	// gen is invalidated when another answer may have become the best one for
 	// some request.
 	gen lane.Generation
+	// used is set when the lane sends a variant. It stands alone, since the lane keeps it.
+	used *atomic.Bool
 
 	mu       sync.Mutex
 	gone     bool // out of the table: nothing may be noted on it, since nobody would let go of it
@@ -139,7 +142,7 @@ func (t *table) record(f original.File) (rec *record, before *staleRecord) {
 		t.mu.Unlock()
 		return nil, nil
 	case rec == nil:
-		rec = &record{name: strings.Clone(f.Name), file: f, variants: map[string]*variant{}}
+		rec = &record{name: strings.Clone(f.Name), file: f, used: new(atomic.Bool), variants: map[string]*variant{}}
 		rec.place = t.recent.PushFront(rec)
 		t.records[rec.name] = rec
 		t.memory.Add(recordBytes)
@@ -223,9 +226,25 @@ func (t *table) forgetVariant(rec *record, v *variant) {
 // released by a goroutine of its own, because their locks come before t.mu.
 func (t *table) evict() {
 	for t.recent.Len() > maxRecords {
+		t.spareUsed()
 		rec := t.recent.Back().Value.(*record)
 		t.remove(rec)
 		go t.empty(rec) // ends by itself, at once; Close need not wait: it only closes descriptors
+	}
+}
+
+// maxSpared bounds how many records one that has to go is looked for behind.
+const maxSpared = 64
+
+// spareUsed puts in front what stands last in the list and was sent by the lane since:
+// that does not move it. t.mu is held.
+func (t *table) spareUsed() {
+	for range maxSpared {
+		last := t.recent.Back()
+		if !last.Value.(*record).used.Swap(false) {
+			return
+		}
+		t.recent.MoveToFront(last)
 	}
 }
 
@@ -262,13 +281,16 @@ func (t *table) trim(inUse *record) {
 		return
 	}
 	least := t.memory.Held() - bytes
-	for _, rec := range slices.Backward(t.all()) {
-		tooMuch, tooMany := bytes > 0 && t.memory.Held() > least, files > 0 && t.openAbove(maxOpen/4*3) > 0
-		if !tooMuch && !tooMany {
-			return
-		}
-		if rec != inUse {
-			t.shrink(rec, tooMuch)
+	all := t.all()
+	for _, spare := range []bool{true, false} { // first those that the lane has not sent since
+		for _, rec := range slices.Backward(all) {
+			tooMuch, tooMany := bytes > 0 && t.memory.Held() > least, files > 0 && t.openAbove(maxOpen/4*3) > 0
+			if !tooMuch && !tooMany {
+				return
+			}
+			if rec != inUse && !(spare && rec.used.Swap(false)) {
+				t.shrink(rec, tooMuch)
+			}
 		}
 	}
 }

@@ -101,3 +101,32 @@ func TestMemoryIsShared(t *testing.T) {
 		t.Errorf("status %d", res.StatusCode)
 	}
 }
+
+// What the lane sends does not come by here: a crawler that asks for each picture once
+// must not evict it.
+func TestRecordsThatTheLaneSendsAreSpared(t *testing.T) {
+	table := newTable(nil)
+	defer table.close()
+	named := func(i int) original.File {
+		return original.File{Name: fmt.Sprintf("%d.jpg", i), Size: 100_000, Modified: time.Unix(1_700_000_000, 0)}
+	}
+	hot, _ := table.record(named(0))
+	version := hot.gen.Now()
+	for i := 1; i < 3*maxRecords; i++ {
+		hot.used.Store(true) // as the lane does for lane.Rule.Used
+		table.record(named(i))
+		if n := table.recent.Len(); n > maxRecords {
+			t.Fatalf("%d records", n)
+		}
+	}
+	if !version.Valid() || table.records["0.jpg"] != hot {
+		t.Error("evicted although the lane sends it")
+	}
+	hot.used.Store(false)
+	for i := range maxRecords {
+		table.record(named(3*maxRecords + i))
+	}
+	if table.records["0.jpg"] != nil {
+		t.Error("not evicted although nobody asks for it")
+	}
+}

@@ -9,8 +9,13 @@ import (
 )
 
 // wantCompressed queues a snapshot for compression, once. A racy one is left out: it
-// is about to be read again, and is queued then.
+// is about to be read again, and is queued then. In a crowded table most files are let
+// go of before the next request for them, so only those are compressed that are asked for
+// again and again.
 func (h *Handler) wantCompressed(e *entry, s *snapshot) {
+	if h.table.crowded() && e.uses.Load() < usesToCompress {
+		return
+	}
 	if s == nil || s.shut || !s.compressible && s.dictionary == 0 || s.racy && !h.trees.fixed() || !s.queued.CompareAndSwap(false, true) {
 		return
 	}
@@ -30,8 +35,8 @@ func (h *Handler) compressOne(e *entry, s *snapshot, tools *compress.Tools) {
 	if !s.compressible {
 		return
 	}
-	if !h.table.memory.Fits(identity.Size) {
-		s.queued.Store(false) // evicting one to keep another would never end
+	if !h.table.memory.Fits(identity.Size) && e.uses.Load() < usesToCompress {
+		s.queued.Store(false) // evicting one to keep another that is not asked for would never end
 		return
 	}
 	plain, ok := plainBytes(identity)

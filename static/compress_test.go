@@ -182,3 +182,34 @@ func TestCompressionStopsAtTheBudget(t *testing.T) {
 		t.Error("compressed without room, or never to be tried again")
 	}
 }
+
+// In a crowded table only what is asked for again and again is worth compressing.
+func TestACrowdedTableCompressesWhatIsUsed(t *testing.T) {
+	css := []byte(strings.Repeat("a { color: red }\n", 500))
+	files := fstest.MapFS{}
+	for i := range 40 {
+		files[fmt.Sprintf("%d.css", i)] = &fstest.MapFile{Data: css}
+	}
+	h := serveFS(t, files, Options{Memory: 150_000, NoCompress: true})
+	for i := range 40 {
+		ask(h, "GET", fmt.Sprintf("/%d.css", i))
+	}
+	if !h.table.crowded() {
+		t.Fatal("not crowded")
+	}
+	e := h.table.get("39.css")
+	s := e.snapshot.Load()
+	s.compressible = true
+	h.wantCompressed(e, s)
+	if s.queued.Load() {
+		t.Error("compressed although most files go before they are asked for again")
+	}
+	for range usesToCompress {
+		ask(h, "GET", "/39.css")
+		h.sweep()
+	}
+	servertest.Eventually(t, "compression", func() bool { return e.snapshot.Load().available.Has(negotiate.Brotli) })
+	if held := h.table.memory.Held(); held > 150_000 {
+		t.Errorf("%d bytes held", held)
+	}
+}

@@ -30,11 +30,12 @@ func (h *Handler) Original(r *http.Request) (original.File, error) {
 	if !ok || name == "" || strings.HasSuffix(name, "/") || rules.answers(r) {
 		return original.File{}, original.ErrNone
 	}
-	s, transient, err := h.find(name, true)
+	u, err := h.find(name, true)
 	if err != nil {
 		return original.File{}, noOriginal(name, err)
 	}
-	if transient {
+	s := u.snapshot
+	if u.transient {
 		s.release()
 		return original.File{CacheControl: changingCache}, original.ErrYoung
 	}

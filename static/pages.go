@@ -91,12 +91,12 @@ func (h *Handler) typeOf(file string) mediaType {
 
 // findPage finds the page for a clean URL: about.html for about. Without one it
 // returns err.
-func (h *Handler) findPage(t *tree, name string, err error) (string, fs.FileInfo, error) {
+func (h *Handler) findPage(in *folder, name string, err error) (string, fs.FileInfo, error) {
 	page := name + pageExtension
 	if h.private.covers(page) {
 		return name, nil, err
 	}
-	info, missing := t.stat(page)
+	info, missing := in.stat(page)
 	if missing != nil || !info.Mode().IsRegular() {
 		return name, nil, err
 	}

@@ -46,23 +46,26 @@ func (h *Handler) probe(name string) (f found, dirs []stamp, err error) {
 	return f, append(dirs, dir), nil
 }
 
-// probeIn is probe in one tree.
+// probeIn is probe in one tree. The directory's stamp is taken before all looks.
 func (h *Handler) probeIn(t *tree, name string) (f found, dir stamp, err error) {
 	f.tree = t
+	in := t.enter(dirOf(name))
+	defer in.leave()
+	dir = in.stamp()
 	var info fs.FileInfo
 	if name == "" || strings.HasSuffix(name, "/") {
-		f.file, info, err = h.findIndex(t, name)
+		f.file, info, err = h.findIndex(in, name)
 	} else {
 		f.file = name
 		listed := false
-		if info, err = t.stat(name); err == nil && info.IsDir() {
-			if _, _, err = h.findIndex(t, name+"/"); err == nil {
+		if info, err = in.stat(name); err == nil && info.IsDir() {
+			if _, _, err = h.findIndex(in, name+"/"); err == nil {
 				err = errDirectory
 			}
 			listed = h.options.Listing
 		}
 		if h.options.CleanURLs && errors.Is(err, errNotFound) {
-			f.file, info, err = h.findPage(t, name, err)
+			f.file, info, err = h.findPage(in, name, err)
 		}
 		if listed && errors.Is(err, errNotFound) {
 			err = errDirectory
@@ -77,10 +80,6 @@ func (h *Handler) probeIn(t *tree, name string) (f found, dir stamp, err error) 
 	if err != nil {
 		return found{}, stamp{}, err
 	}
-	dir = t.stampOf(dirOf(f.file))
-	if info, err = t.stat(f.file); err != nil {
-		return found{}, stamp{}, err
-	}
 	f.sources[negotiate.Identity] = stampOf(info)
 	switch {
 	case t.packed != nil:
@@ -89,7 +88,7 @@ func (h *Handler) probeIn(t *tree, name string) (f found, dir stamp, err error) 
 		for c := negotiate.Gzip; c < negotiate.Codings; c++ {
 			// A sibling that is older belongs to an earlier content. A second
 			// is allowed: archives and checkouts write files in any order.
-			sibling, err := t.stat(f.source(c))
+			sibling, err := in.stat(f.source(c))
 			if err == nil && sibling.Mode().IsRegular() && sibling.Size() > 0 &&
 				!sibling.ModTime().Before(info.ModTime().Add(-time.Second)) {
 				f.sources[c] = stampOf(sibling)
@@ -101,9 +100,9 @@ func (h *Handler) probeIn(t *tree, name string) (f found, dir stamp, err error) 
 
 // findIndex looks for the file that answers for a directory; name is empty or
 // ends in a slash.
-func (h *Handler) findIndex(t *tree, name string) (string, fs.FileInfo, error) {
+func (h *Handler) findIndex(in *folder, name string) (string, fs.FileInfo, error) {
 	for _, index := range h.options.Index {
-		info, err := t.stat(name + index)
+		info, err := in.stat(name + index)
 		if err == nil && info.Mode().IsRegular() {
 			return name + index, info, nil
 		}

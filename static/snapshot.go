@@ -51,7 +51,38 @@ type entry struct {
 	loading   sync.Mutex // held while a snapshot is made
 	snapshot  atomic.Pointer[snapshot]
 
+	// again is set when the name is asked for once more, also by the lane. It stands
+	// alone, since the lane keeps it. uses, at most maxUses, grows with each sweep that
+	// finds it set, and shrinks with each look for what the table can let go of.
+	again *atomic.Bool
+	uses  atomic.Int32
+
 	place place // the table's
+}
+
+const (
+	// maxUses bounds entry.uses, so that what was popular once is forgotten.
+	maxUses = 3
+	// usesToCompress is how often a file must have been asked for again before it is
+	// compressed although there is no room for all.
+	usesToCompress = 2
+)
+
+// count notes whether the entry was asked for again since the last sweep.
+func (e *entry) count() {
+	if e.again.Swap(false) && e.uses.Load() < maxUses {
+		e.uses.Add(1)
+	}
+}
+
+// spared reports whether the entry was used since this was asked last, and takes note
+// that it was asked.
+func (e *entry) spared() bool {
+	if uses := e.uses.Load(); uses > 0 {
+		e.uses.CompareAndSwap(uses, uses-1)
+		return true
+	}
+	return e.again.Swap(false)
 }
 
 // void ends the entry's snapshot and everything the lane has of it.
@@ -129,8 +160,11 @@ func (s *snapshot) cost() (bytes int64, files int) {
 
 // stat makes a snapshot of what a name leads to now, without opening it.
 func (h *Handler) stat(e *entry) (*snapshot, error) {
-	if h.watch != nil {
-		h.watch.add(dirOf(e.name)) // before the versions are taken: no change may fall between
+	if dir := dirOf(e.name); h.watch != nil && !h.watch.has(dir) {
+		if _, _, err := h.probe(e.name); err != nil {
+			return nil, err // nothing to watch
+		}
+		h.watch.add(dir) // before the versions are taken: no change may fall between
 	}
 	s := &snapshot{name: e.name, read: e.edit.Now(), version: e.gen.Now(), shut: true}
 	f, dirs, err := h.probe(e.name)
@@ -324,21 +358,20 @@ func hashTag(r io.Reader) string {
 
 // find returns the snapshot for a name, from the table if it is there. A
 // transient one is in no table: the caller must release it. For a mere look at
-// the file a shut one will do.
-func (h *Handler) find(name string, look bool) (s *snapshot, transient bool, err error) {
-	e := h.table.get(name)
+// the file a shut one will do. What does not exist is not remembered.
+func (h *Handler) find(name string, look bool) (use, error) {
+	e := h.table.obtain(name)
 	if e == nil {
-		if _, _, err := h.probe(name); err != nil {
-			return nil, false, err // what does not exist is not remembered
-		}
-		if e = h.table.obtain(name); e == nil {
-			return nil, false, errUnavailable // closed
-		}
+		return use{}, errUnavailable // closed
 	}
 	if s := e.snapshot.Load(); s.fresh(time.Now()) && (look || !s.shut) {
-		return s, false, nil
+		if !e.again.Load() {
+			e.again.Store(true)
+		}
+		return use{snapshot: s, again: e.again}, nil
 	}
-	return h.load(e, look)
+	s, transient, err := h.load(e, look)
+	return use{snapshot: s, again: e.again, first: true, transient: transient}, err
 }
 
 // load looks at the entry's file and makes a new snapshot if it has changed.
@@ -438,7 +471,9 @@ func (h *Handler) readMoving(name string) (*snapshot, error) {
 type use struct {
 	snapshot  *snapshot
 	answer    *send.Answer
-	offer     bool // to the lane
+	again     *atomic.Bool // the entry's
+	first     bool         // it had to be looked at for this request
+	offer     bool         // to the lane
 	transient bool
 }
 
@@ -452,15 +487,22 @@ func (u *use) done() {
 	}
 }
 
+// keeps reports whether the snapshot is likely to be there at the next request. In a
+// crowded table that is so if this one has found it.
+func (h *Handler) keeps(u *use) bool {
+	return !u.transient && !(u.first && h.table.crowded())
+}
+
 // use finds the answer for a name and a request's headers, and holds its file.
 func (h *Handler) use(name string, header http.Header) (use, error) {
 	for range maxAttempts {
-		s, transient, err := h.find(name, false)
+		u, err := h.find(name, false)
 		if err != nil {
 			return use{}, err
 		}
+		s, transient := u.snapshot, u.transient
 		coding, _ := negotiate.Encoding(header["Accept-Encoding"], s.available)
-		u := use{snapshot: s, answer: s.answers[coding], transient: transient}
+		u.answer = s.answers[coding]
 		known := true
 		if s.dictionary > 0 && len(header[dictionary.Header]) > 0 {
 			var a *send.Answer
@@ -482,10 +524,10 @@ func (h *Handler) use(name string, header http.Header) (use, error) {
 			u.answer = &a
 			return u, nil
 		case f == nil:
-			u.offer = !transient && known
+			u.offer = known && h.keeps(&u)
 			return u, nil
 		case f.Retain():
-			u.offer = !transient && known && f.HasDescriptor()
+			u.offer = known && h.keeps(&u) && f.HasDescriptor()
 			return u, nil
 		}
 	}

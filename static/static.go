@@ -8,7 +8,8 @@
 // ranges and the writing; and the answer is offered to the lane. What is held
 // is void as soon as the watcher (watch.go) or the sweep (sweep.go) sees that
 // the file changed. Compressible files are compressed once, in the background
-// (compress.go).
+// (compress.go). Where there is no room for all files, those that are asked for again,
+// also from the lane, stay, and only they are compressed.
 package static
 
 import (
@@ -428,7 +429,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 var varyOnEncoding = []string{"Accept-Encoding"}
 
 func (u *use) rule() lane.Rule {
-	rule := lane.Rule{Version: u.snapshot.version}
+	rule := lane.Rule{Version: u.snapshot.version, Used: u.again}
 	switch {
 	case u.snapshot.pictured && u.snapshot.vary:
 		rule.VaryOn = varyBoth

@@ -39,6 +39,7 @@ func (h *Handler) sweep() {
 			h.discard(e, s)
 			continue
 		}
+		e.count()
 		h.wantCompressed(e, s)
 	}
 	if h.watch != nil {

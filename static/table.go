@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"millrace/static/original"
 )
@@ -21,7 +23,8 @@ const (
 type table struct {
 	memory     *original.Share
 	limit      int
-	background *Background // counts open files
+	background *Background  // counts open files
+	evicted    atomic.Int64 // when something had to go for want of room; Unix nanoseconds
 
 	mu      sync.Mutex
 	entries map[string]*entry
@@ -63,7 +66,8 @@ func (t *table) touch(e *entry) {
 	}
 }
 
-// obtain is get, but adds what is missing. It returns nil once closed.
+// obtain is get, but adds what is missing. It returns nil once closed. The new entry
+// takes nobody's place before it is installed: there may be no such file.
 func (t *table) obtain(name string) *entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -75,7 +79,7 @@ func (t *table) obtain(name string) *entry {
 		return e
 	}
 	name = strings.Clone(name) // let go of the request it came in
-	e := &entry{name: name}
+	e := &entry{name: name, again: new(atomic.Bool)}
 	e.place.recent = t.recent.PushFront(e)
 	e.place.bytes = entryOverhead
 	t.memory.Add(entryOverhead)
@@ -85,7 +89,6 @@ func (t *table) obtain(name string) *entry {
 		t.dirs[dir] = map[*entry]struct{}{}
 	}
 	t.dirs[dir][e] = struct{}{}
-	t.evict()
 	return e
 }
 
@@ -104,13 +107,16 @@ func (t *table) install(e *entry, s *snapshot) bool {
 	return true
 }
 
-// shutOne closes the files of the entry that was not asked for the longest; false if no
-// more than least entries have any.
+// shutOne closes the files of the entry that was not asked for the longest, with respect
+// to those that the lane answers; false if no more than least entries have any.
 func (t *table) shutOne(least int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.open.Len() <= least {
 		return false
+	}
+	for n := 0; n < min(maxSpared, t.open.Len()-1) && t.open.Back().Value.(*entry).spared(); n++ {
+		t.open.MoveToFront(t.open.Back())
 	}
 	t.shut(t.open.Back().Value.(*entry))
 	return true
@@ -138,11 +144,33 @@ func (t *table) replace(e *entry, s *snapshot) {
 	}
 }
 
-// evict makes room. The one that was used last stays, however large.
+// maxSpared bounds how many entries in a row are spared because they were used.
+const maxSpared = 64
+
+// evict makes room. The one that was used last stays, however large. What the lane
+// answers is not moved in the list by that, so it is spared here: otherwise a crawler
+// that asks for each file once would evict the pages that everybody asks for.
 func (t *table) evict() {
+	newest, spared := t.recent.Front(), 0
 	for t.recent.Len() > 1 && (t.memory.Excess() > 0 || t.recent.Len() > t.limit) {
-		t.remove(t.recent.Back().Value.(*entry))
+		oldest := t.recent.Back()
+		e := oldest.Value.(*entry)
+		if oldest == newest || spared < maxSpared && e.spared() {
+			t.recent.MoveToFront(oldest)
+			spared++
+			continue
+		}
+		t.remove(e)
+		t.evicted.Store(time.Now().UnixNano())
 	}
+}
+
+// crowdedFor is how long a table counts as crowded after it had to let go of something.
+const crowdedFor = 3 * sweepEvery
+
+// crowded reports whether there are more files in use than there is room for.
+func (t *table) crowded() bool {
+	return time.Since(time.Unix(0, t.evicted.Load())) < crowdedFor
 }
 
 // shut closes an entry's files, and keeps what is known of them.

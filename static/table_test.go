@@ -46,6 +46,74 @@ func TestFilesAreBounded(t *testing.T) {
 	}
 }
 
+// What the lane answers does not come by here: a crawler that asks for each file once
+// must not evict it.
+func TestACrawlLeavesWhatTheLaneAnswers(t *testing.T) {
+	files := fstest.MapFS{"hot.bin": {Data: make([]byte, 10_000)}}
+	for i := range 500 {
+		files[fmt.Sprintf("%d.bin", i)] = &fstest.MapFile{Data: make([]byte, 10_000)}
+	}
+	for name, hot := range map[string]bool{"hot": true, "cold": false} {
+		t.Run(name, func(t *testing.T) {
+			h := serveFS(t, files, Options{Memory: 200_000})
+			served := versionOf(t, h, "/hot.bin", string(make([]byte, 10_000)))
+			e := h.table.get("hot.bin")
+			for i := range 500 {
+				ask(h, "GET", fmt.Sprintf("/%d.bin", i))
+				if hot {
+					e.again.Store(true) // as the lane does for lane.Rule.Used
+				}
+				if i%50 == 0 {
+					h.sweep()
+				}
+				if held := h.table.memory.Held(); held > 200_000 {
+					t.Fatalf("%d bytes held", held)
+				}
+			}
+			if served.Valid() != hot {
+				t.Errorf("the lane may go on: %t", served.Valid())
+			}
+		})
+	}
+}
+
+// When the popular ones of yesterday fill the table, something goes all the same, and
+// never what was asked for last.
+func TestAllAreSparedForAWhile(t *testing.T) {
+	files := fstest.MapFS{}
+	for i := range 100 {
+		files[fmt.Sprintf("%d.bin", i)] = &fstest.MapFile{Data: make([]byte, 10_000)}
+	}
+	h := serveFS(t, files, Options{Memory: 200_000})
+	for i := range 100 {
+		ask(h, "GET", fmt.Sprintf("/%d.bin", i))
+		for range maxUses {
+			for _, e := range h.table.all() {
+				e.again.Store(true)
+				e.count()
+			}
+		}
+		if h.table.get(fmt.Sprintf("%d.bin", i)) == nil {
+			t.Fatalf("%d.bin was asked for last and has gone", i)
+		}
+		if held := h.table.memory.Held(); held > 200_000 {
+			t.Fatalf("%d bytes held", held)
+		}
+	}
+}
+
+func TestWhatDoesNotExistEvictsNothing(t *testing.T) {
+	h := serveFS(t, fstest.MapFS{"a.txt": {Data: []byte("a")}, "b.txt": {Data: []byte("b")}}, Options{Files: 2})
+	served := versionOf(t, h, "/a.txt", "a")
+	ask(h, "GET", "/b.txt")
+	for i := range 100 {
+		ask(h, "GET", fmt.Sprintf("/assets/%d", i))
+	}
+	if !served.Valid() {
+		t.Error("a file had to make room for one that does not exist")
+	}
+}
+
 func TestWhatDoesNotExistIsNotRemembered(t *testing.T) {
 	h := open(t, "testdata/site", Options{})
 	for i := range 1000 {
@@ -110,6 +178,8 @@ func TestOriginalsOutliveTheirDescriptors(t *testing.T) {
 	if h.background.files.Load() > 1 { // that of the one that was served
 		t.Fatalf("a look opens files: %d", h.background.files.Load())
 	}
+	for h.table.get("0.bin").spared() { // it was asked for several times
+	}
 	for i := 1; i < n; i++ {
 		ask(h, "GET", fmt.Sprintf("/%d.bin", i), "Range", "bytes=0-0")
 	}
@@ -162,12 +232,6 @@ func TestUnusedWatchesEnd(t *testing.T) {
 	if h.watch.has("a") || h.watch.has("a/b") || !h.watch.has(".") {
 		t.Error("watches did not follow what is held")
 	}
-}
-
-func (w *watcher) has(dir string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.dirs[watchedDir{w.roots[0], dir}]
 }
 
 // What was made of the files has its part of the memory, when it needs it.

@@ -79,6 +79,18 @@ func (w *watcher) add(dir string) {
 	}
 }
 
+// has reports whether a directory is watched, in all trees.
+func (w *watcher) has(dir string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, root := range w.roots {
+		if !w.dirs[watchedDir{root, dir}] {
+			return false
+		}
+	}
+	return true
+}
+
 func (w *watcher) addOne(d watchedDir) {
 	if w.dirs[d] || len(w.dirs) >= maxWatches {
 		return

@@ -63,6 +63,10 @@ type Rule struct {
 	// WithQuery makes the query part of the key. Without it the answer is sent for
 	// the path with any query.
 	WithQuery bool
+	// Used is set when the lane sends the answer. It tells a job with a bounded memory
+	// what is still asked for. The lane clears it when it looks for something to evict,
+	// and so may the job. nil: the job does not ask.
+	Used *atomic.Bool
 
 	strict bool // see demands
 	answerRules

@@ -38,6 +38,7 @@ type response struct {
 
 	rules    answerRules
 	lines    func(b []byte, now int64) []byte // Rule.Lines
+	used     *atomic.Bool                     // Rule.Used
 	headFull []byte                           // the header of the whole answer, without the lines that change
 	head304  []byte                           // the header of 304; nil for another status than 200, which has no conditions
 	cost     int64                            // bytes against the table's budget
@@ -95,6 +96,7 @@ func newResponse(a *send.Answer, rule Rule, job *meter.Job) *response {
 		job:     job,
 		rules:   rule.answerRules,
 		lines:   rule.Lines,
+		used:    rule.Used,
 		strict:  rule.strict,
 		status:  a.Code(),
 	}

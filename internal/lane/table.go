@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"cmp"
 	"hash/maphash"
 	"slices"
 	"sync"
@@ -62,7 +63,7 @@ type entry struct {
 	demands
 	hash     uint64
 	variants []variant
-	recent   *atomic.Bool // used since evict last looked; shared by the entries that replace this one
+	recent   *atomic.Bool // used since evict last looked; [Rule.Used], or shared by the entries that replace this one
 }
 
 // demands are what all variants of an entry want of a request.
@@ -198,10 +199,13 @@ func (t *table) put(k key, d demands, v variant) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	slot, old := t.slotFor(h, k)
-	e := &entry{key: k, demands: d, hash: h, recent: new(atomic.Bool)}
+	e := &entry{key: k, demands: d, hash: h, recent: v.response.used}
 	if old != nil && old.key == k && old.equal(&d) {
 		e.variants = old.kept(&v)
-		e.recent = old.recent
+		e.recent = cmp.Or(e.recent, old.recent)
+	}
+	if e.recent == nil {
+		e.recent = new(atomic.Bool)
 	}
 	e.variants = append(e.variants, v)
 	t.setSlot(slot, e)

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -94,6 +95,27 @@ func TestTableKeys(t *testing.T) {
 	}
 	if got := s.ask(1, "/p"); got != "newer" || s.count != 5 {
 		t.Errorf("%q, %d entries", got, s.count)
+	}
+}
+
+// A job learns which of its answers the lane sends.
+func TestTableSaysWhatIsUsed(t *testing.T) {
+	s := newShelf(t, 1<<20)
+	plain := variant{anyCoding: true}
+	var used, other, newer atomic.Bool
+	s.keep(key{1, "/p", false}, answerOf("a"), Rule{Used: &used}, nil, plain)
+	s.keep(key{1, "/q", false}, answerOf("b"), Rule{Used: &other}, nil, plain)
+	if used.Load() {
+		t.Error("used before it was asked for")
+	}
+	for range 2 {
+		if s.ask(1, "/p") != "a" || !used.Swap(false) || other.Load() {
+			t.Errorf("used: %t, the other: %t", used.Load(), other.Load())
+		}
+	}
+	s.keep(key{1, "/p", false}, answerOf("c"), Rule{Used: &newer}, nil, plain)
+	if s.ask(1, "/p") != "c" || !newer.Load() || used.Load() {
+		t.Error("an answer that replaces another does not say that it is used")
 	}
 }
 
