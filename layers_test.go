@@ -56,6 +56,7 @@ var layers = [][]room{
 		{"cache", "control | . | fetch | tier | object rules | purge | fill key rfc9111"},
 		{"websocket", "control | . | channels | conn hub | auth client frame page"},
 		{"php", "."},
+		{"internal/plugin", "."},
 		{"lab", ". | experiment/cache experiment/embed experiment/images experiment/packed experiment/proof experiment/protocols experiment/proxy experiment/sendfile experiment/tls experiment/websocket | experiment | trial | gate pgo | live load/h2load report subject | load | link load/client record site stats"},
 	},
 	{
@@ -105,6 +106,7 @@ var thirdParty = map[string][]string{
 	"internal/config":           {"github.com/goccy/go-yaml", "github.com/invopop/jsonschema"},
 	"internal/server":           {"golang.org/x/sys", "golang.org/x/net", "golang.org/x/crypto"}, // names of hosts; OCSP
 	"internal/ops/otlp":         {"google.golang.org/protobuf"},                                  // protowire, not its reflection
+	"internal/plugin":           {"github.com/tetratelabs/wazero", "golang.org/x/net"},
 	"internal/server/certs":     {"github.com/caddyserver/certmagic", "github.com/mholt/acmez/v3", "go.uber.org/zap", "golang.org/x/time"},
 	"internal/ops/admin":        {"github.com/google/pprof", "github.com/prometheus/procfs"}, // the difference of two profiles; what the kernel says of this process
 	"internal/server/h3":        {"github.com/quic-go/quic-go", "github.com/quic-go/qpack"},
@@ -176,6 +178,7 @@ var thirdPartyTests = map[string][]string{
 	"internal/ops/exposition":  {"github.com/prometheus/client_golang", "github.com/prometheus/common"},                                                                                                                    // what reads and writes the format elsewhere
 	"internal/ops/otlp":        {"go.opentelemetry.io/proto/otlp", "google.golang.org/protobuf"},                                                                                                                           // a collector's types
 	"internal/access/signin":   {"github.com/golang-jwt/jwt/v5"},                                                                                                                                                           // who signs tokens
+	"internal/plugin":          {"github.com/http-wasm/http-wasm-host-go"},                                                                                                                                                 // another host, and the suite of the ABI's makers
 	"websocket/auth":           {"github.com/golang-jwt/jwt/v5"},
 	"cmd/millrace":             {"github.com/rogpeppe/go-internal", "github.com/quic-go/quic-go", "golang.org/x/net"}, // streams without a window
 	"lab/experiment/proxy":     {"github.com/gobwas/ws"},                                                              // an echo

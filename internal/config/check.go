@@ -303,6 +303,7 @@ func (c *checker) sites() {
 			c.route(path+".routes["+r+"]", r, s.Routes[r])
 		}
 		c.rules(path, s)
+		c.plugins(path, s.Plugins)
 		c.archives(path, s)
 		c.headers(path, s)
 	}

@@ -25,6 +25,7 @@ import (
 	"millrace/internal/observe/trace"
 	"millrace/internal/ops/admin"
 	"millrace/internal/ops/slow"
+	"millrace/internal/plugin"
 	"millrace/internal/process/confine"
 	"millrace/internal/route/headers"
 	"millrace/internal/route/match"
@@ -140,6 +141,9 @@ type Site struct {
 	// Challenge asks what looks like a crawler for a proof, on all routes that do
 	// not say otherwise.
 	Challenge *admit.Challenge `yaml:"challenge"`
+	// Plugins are WebAssembly modules that see the requests to all routes before the job
+	// does, in their order, and the answers behind it. See docs/plugins.md.
+	Plugins []plugin.Options `yaml:"plugins"`
 	// Errors are pages for answers with a status of 400 or more, by the status
 	// or its class: {404: /404.html, 5xx: /down.html}. Each is a path of the site or the
 	// name of a route. The status stays as it is.
@@ -216,6 +220,8 @@ type Route struct {
 	// Challenge says what is asked for a proof, instead of the site's challenge;
 	// {off: true} for nobody.
 	Challenge *admit.Challenge `yaml:"challenge"`
+	// Plugins are modules as the site has them, and see a request after those.
+	Plugins []plugin.Options `yaml:"plugins"`
 	// Errors are pages as the site has them, and go before those.
 	Errors map[string]string `yaml:"errors"`
 	// InterceptErrors is for this route what it is for the site.
@@ -238,7 +244,7 @@ type Route struct {
 }
 
 // nonJobKeys are the keys of a route that are no jobs: they go with any job.
-var nonJobKeys = []string{"try", "auth", "access", "rate_limit", "challenge", "errors", "intercept_errors", "body_bytes", "early_hints", "no_log", "headers", "cors", "use"}
+var nonJobKeys = []string{"try", "auth", "access", "rate_limit", "challenge", "plugins", "errors", "intercept_errors", "body_bytes", "early_hints", "no_log", "headers", "cors", "use"}
 
 // TrustedProxies are the addresses and networks of proxies in front that the
 // limits or any route name.

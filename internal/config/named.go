@@ -49,6 +49,9 @@ func (c *Config) paths(each func(*string)) {
 	}
 	for _, s := range c.Sites {
 		from(listFiles(s.Access)...)
+		for i := range s.Plugins {
+			from(&s.Plugins[i].Module)
+		}
 		if s.Auth != nil {
 			from(&s.Auth.File)
 			if s.Auth.JWT != nil {
@@ -78,6 +81,9 @@ func (r Route) paths(from func(paths ...*string), socket func(*string)) {
 		from(&r.Respond.File)
 	}
 	from(listFiles(r.Access)...)
+	for i := range r.Plugins {
+		from(&r.Plugins[i].Module)
+	}
 	if r.Auth != nil {
 		from(&r.Auth.File)
 		if r.Auth.JWT != nil {

@@ -2,10 +2,12 @@ package config
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 
+	"millrace/internal/plugin"
 	"millrace/internal/route/match"
 	"millrace/internal/route/site"
 	"millrace/internal/server/guard"
@@ -134,6 +136,7 @@ func (c *checker) nonJobOptions(path, route string, r Route) {
 			c.value(join(path, "redirect.to"), "a route answers every request, and this table has no default", "give the table one, or write a rule instead: it is only for what the table has")
 		}
 	}
+	c.plugins(path, r.Plugins)
 	if err := guard.CheckHints(r.EarlyHints); err != nil {
 		c.value(join(path, "early_hints"), err.Error(), "")
 	}
@@ -158,6 +161,22 @@ func (c *checker) nonJobOptions(path, route string, r Route) {
 			c.value(at, err.Error(), "")
 		case !strings.HasPrefix(text, "/") && !strings.HasPrefix(text, "{path}"):
 			c.value(at, fmt.Sprintf("%q is not a path: it begins with \"/\" or {path}", text), "")
+		}
+	}
+}
+
+// plugins looks for the modules of a site's or a route's plugins. What is in them is looked
+// at by the engine, which compiles them.
+func (c *checker) plugins(path string, list []plugin.Options) {
+	for i, o := range list {
+		at := fmt.Sprintf("%s.plugins[%d].module", path, i)
+		if o.Module == "" { // the options say so
+			continue
+		}
+		if info, err := os.Stat(o.Module); err != nil {
+			c.missing(at, "cannot read "+reason(err), nearHint(o.Module))
+		} else if !info.Mode().IsRegular() {
+			c.value(at, o.Module+" is not a file", "name the .wasm file of a module")
 		}
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"millrace/cache"
-	"millrace/internal/access/signin"
 	"millrace/internal/config"
 	"millrace/internal/observe/accesslog"
 	"millrace/internal/process/steer"
@@ -180,7 +179,7 @@ func (b *builder) routes(sc config.Site, on *siteRef) (routes []*site.Route, err
 			return nil, fmt.Errorf("route %s: %w", pattern, err)
 		}
 		folder := rc.Static != nil || rc.Images != nil || rc.WebSocket != nil && rc.WebSocket.Channels != nil
-		r := &site.Route{Pattern: pattern, Handler: site.Mount(pattern, h, folder), Job: b.server.meters.Route(siteName(sc.Hosts), pattern, job), RawPath: passesRawPaths(rc, signInOf(sc, rc)), Foreign: rc.Handler != nil, Passes: rc.Proxy != nil || rc.Cache != nil || rc.PHP != nil}
+		r := &site.Route{Pattern: pattern, Handler: site.Mount(pattern, h, folder), Job: b.server.meters.Route(siteName(sc.Hosts), pattern, job), RawPath: passesRawPaths(sc, rc), Foreign: rc.Handler != nil, Passes: rc.Proxy != nil || rc.Cache != nil || rc.PHP != nil}
 		if c, ok := h.(*cache.Handler); ok {
 			b.next.cached[r] = cachedRoute{c, signInOf(sc, rc)}
 		}
@@ -196,11 +195,12 @@ func (b *builder) routes(sc config.Site, on *siteRef) (routes []*site.Route, err
 }
 
 // passesRawPaths reports whether a route passes paths on that are not clean, such as /a/../b. Where another
-// server decides by the path who is let in, it does not: the upstream might read dots
-// in another way.
-func passesRawPaths(rc config.Route, o *signin.Options) bool {
+// server or a plugin decides by the path who is let in, it does not: the upstream might read
+// dots in another way.
+func passesRawPaths(sc config.Site, rc config.Route) bool {
+	o := signInOf(sc, rc)
 	switch {
-	case o != nil && o.URL != "":
+	case o != nil && o.URL != "" || len(pluginsOf(sc, rc)) > 0:
 		return false
 	case rc.Handler != nil:
 		return true

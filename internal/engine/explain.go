@@ -192,7 +192,7 @@ func (e *explainer) build() error {
 	e.scope = b.scope
 	var routes []*site.Route
 	for pattern, rc := range e.site.Routes {
-		routes = append(routes, &site.Route{Pattern: pattern, RawPath: passesRawPaths(rc, signInOf(e.site, rc)), Private: signInOf(e.site, rc) != nil})
+		routes = append(routes, &site.Route{Pattern: pattern, RawPath: passesRawPaths(e.site, rc), Private: signInOf(e.site, rc) != nil})
 	}
 	rules, err := b.rules(e.site, routes, nil)
 	if err != nil {

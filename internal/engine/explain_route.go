@@ -87,6 +87,10 @@ func (e *explainer) enter(r *http.Request, route *site.Route, rc config.Route) e
 			r = o.Presume(r)
 		}
 	}
+	for _, o := range pluginsOf(e.site, rc) {
+		e.addStep("plugin", "%s sees the request, which it may change or answer, and the answer", o.Name())
+		e.cold = cmp.Or(e.cold, "its plugins see every request")
+	}
 	if rc.BodyBytes > 0 {
 		e.addStep("body", "up to %s", rc.BodyBytes)
 	}

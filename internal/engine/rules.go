@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -152,7 +153,7 @@ func (b *builder) rules(sc config.Site, routes []*site.Route, gate *admit.Gate) 
 }
 
 // wrapHandler puts the options that go with any job around a route's handler: early
-// hints, try, sign-in; limits and error pages go into the route itself.
+// hints, try, plugins, sign-in; limits and error pages go into the route itself.
 func (b *builder) wrapHandler(sc config.Site, rc config.Route, r *site.Route, on *siteRef) error {
 	r.BodyBytes, r.NoLog, r.Pages = int64(rc.BodyBytes), rc.NoLog, sc.Pages(rc)
 	if sc.Intercepts(rc) {
@@ -172,6 +173,9 @@ func (b *builder) wrapHandler(sc config.Site, rc config.Route, r *site.Route, on
 		}
 		r.Handler = t
 	}
+	if err := b.plugins(sc, rc, r); err != nil {
+		return err
+	}
 	o := signInOf(sc, rc)
 	if o == nil {
 		return nil
@@ -183,7 +187,7 @@ func (b *builder) wrapHandler(sc config.Site, rc config.Route, r *site.Route, on
 	if err != nil {
 		return fmt.Errorf("auth: %w", err)
 	}
-	r.Open, r.Handler, r.Private = gate.Anonymous(r.Handler), gate.Wrap(r.Handler), true
+	r.Open, r.Handler, r.Private = gate.Anonymous(cmp.Or(r.Open, r.Handler)), gate.Wrap(r.Handler), true
 	return nil
 }
 
