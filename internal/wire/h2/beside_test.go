@@ -156,6 +156,29 @@ func TestBesideStalls(t *testing.T) {
 	}
 }
 
+// SETTINGS come before the first answer, however fast that is.
+func TestBesideAfterSettings(t *testing.T) {
+	r := connect(t, pages())
+	fast := make(chan struct{})
+	r.host.mu.Lock()
+	r.host.fast = fast
+	r.host.mu.Unlock()
+	var said bytes.Buffer
+	said.WriteString(http2.ClientPreface)
+	fr := http2.NewFramer(&said, nil)
+	r.must(fr.WriteSettings())
+	r.must(fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: r.fields("/beside"), EndStream: true, EndHeaders: true}))
+	r.raw(said.Bytes())
+	r.must(r.stream().Send(okBlock, []byte("fast"), true))
+	close(fast)
+	if f, err := r.fr.ReadFrame(); err != nil || f.Header().Type != http2.FrameSettings {
+		t.Error(f, err)
+	}
+	if got := r.answer(1); got != "fast" {
+		t.Error(got)
+	}
+}
+
 // A client that gives a stream no window before it has seen the head has time for that.
 func TestBesideBeginsWithoutWindow(t *testing.T) {
 	r := start(t, pages(), http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
@@ -283,7 +306,8 @@ func TestInnerEndsAndStarts(t *testing.T) {
 	}
 }
 
-// Net/http's side does not end between a stream's end and the write that has it.
+// Neither net/http's side nor the connection ends between a stream's end and the write that
+// has it.
 func TestInnerEndsWritten(t *testing.T) {
 	r := start(t, pages())
 	r.host.mu.Lock()
@@ -302,6 +326,7 @@ func TestInnerEndsWritten(t *testing.T) {
 	half := make([]byte, 50)
 	write(append(appendHead(AppendHeaders(nil, 1, okBlock, true), head{kind: frameData, id: 3, length: 100}), half...))
 	r.must(r.fr.WriteRSTStream(3, http2.ErrCodeCancel))
+	r.must(r.fr.WriteGoAway(0, http2.ErrCodeNo, nil))
 	r.must(r.fr.WritePing(false, [8]byte{1}))
 	if _, ok := r.next().(*http2.PingFrame); !ok {
 		t.Error("no pong")

@@ -2,7 +2,6 @@ package h2
 
 import (
 	"bytes"
-	"io"
 	"slices"
 	"sync"
 	"time"
@@ -47,15 +46,15 @@ func (c *Conn) forward(t *task, id uint32, priority []byte) (taken bool) {
 	if slices.ContainsFunc(t.fields, func(f hpack.HeaderField) bool { return f.Name == refused }) {
 		return false // net/http does not get the field
 	}
+	if !c.run.greeted && c.flush(t) != nil { // a goroutine of the host's may answer before Run writes again
+		return false // the next write fails, too
+	}
 	c.run.forwarded = append(c.run.forwarded, forwarded{id, int64(c.run.settings.window)})
 	if taken = c.host.Forward(id, t.fields); !taken {
 		c.run.forwarded = slices.DeleteFunc(c.run.forwarded, func(s forwarded) bool { return s.id == id })
 	}
 	return taken
 }
-
-// busy reports whether a request is not answered completely.
-func (c *Conn) busy() bool { return c.openStreams() > 0 }
 
 // openStreams is how many streams are not answered completely.
 func (c *Conn) openStreams() int { return len(c.run.forwarded) + len(c.run.pending) + c.flows.count() }
@@ -184,16 +183,12 @@ func (c *Conn) flushOut() error {
 	return err
 }
 
-// Flush writes what Reply has collected. It returns [io.EOF] when the connection has
-// nothing more to do. Call it between calls of Run.
+// Flush writes what Reply has collected. Call it between calls of Run.
 func (c *Conn) Flush() error {
 	if err := c.flushOut(); err != nil {
 		return err
 	}
-	if c.over() {
-		return io.EOF
-	}
-	c.reportWait(len(c.run.partial) > 0 || c.run.block.open)
+	c.ReportWait()
 	return nil
 }
 

@@ -159,9 +159,6 @@ func (c *Conn) Run() (err error) {
 	if err := errors.Join(c.sendPending(), c.flushOut()); err != nil {
 		return err
 	}
-	if c.over() {
-		return io.EOF
-	}
 	var wait [waitBuffer]byte
 	for {
 		if c.paused() {
@@ -201,9 +198,6 @@ func (c *Conn) InnerFull() bool {
 	in := c.inner.Load()
 	return in != nil && in.pipe.awaitRoom()
 }
-
-// over reports whether the client has said that it leaves, and everything is answered.
-func (c *Conn) over() bool { return c.run.phase == phaseLeaving && !c.busy() }
 
 // ReadPreface reads the client's preface (RFC 9113, 3.4), unless that was done. Run
 // calls it.
@@ -269,10 +263,7 @@ func (c *Conn) handleRead(read []byte) error {
 		c.run.partial = nil
 	}
 	c.retireInner()
-	if c.over() {
-		return io.EOF
-	}
-	c.reportWait(n > 0 || c.run.block.open)
+	c.ReportWait()
 	return nil
 }
 
@@ -444,6 +435,7 @@ func (c *Conn) flush(t *task) error {
 	c.w.settingsSent = true
 	_, err := c.host.Write(t.out)
 	c.w.mu.unlock()
+	c.run.greeted = true
 	t.out, t.answers = t.out[:0], t.answers[:0]
 	return err
 }

@@ -70,9 +70,7 @@ func (c *Conn) goawayFrame(t *task, h head, p []byte) error {
 	case h.id != 0:
 		return c.fail(t, codeProtocol)
 	}
-	c.run.phase = phaseLeaving
-	c.leaving.Store(true)
-	return nil
+	return nil // the client closes the connection when it has its answers
 }
 
 func (c *Conn) windowUpdate(t *task, h head, p []byte) error {

@@ -102,9 +102,11 @@ func (in *inner) isRetired() bool {
 	return in.retired
 }
 
-// reportWait tells the host what the connection waits for after a read. It and flows.end
-// call the host under the lock, so that the last call has the current state.
-func (c *Conn) reportWait(part bool) {
+// ReportWait tells the host what the connection waits for. Run does so after each read; the
+// host calls it between calls of Run where it has forgotten. It and flows.end call the host
+// under the lock, so that the last call has the current state.
+func (c *Conn) ReportWait() {
+	part := len(c.run.partial) > 0 || c.run.block.open
 	c.flows.mu.Lock()
 	defer c.flows.mu.Unlock()
 	c.flows.midFrame, c.flows.taken = part, len(c.run.forwarded)+len(c.run.pending)

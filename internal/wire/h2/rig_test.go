@@ -40,13 +40,20 @@ type host struct {
 	held  int64
 
 	conn   *Conn
-	beside chan *Stream // of paths that begin with /beside
+	beside chan *Stream  // of paths that begin with /beside
+	fast   chan struct{} // not nil: Forward of these waits until it is closed
 }
 
 func (h *host) Forward(id uint32, fields []hpack.HeaderField) (taken bool) {
 	for _, f := range fields {
 		if f.Name == ":path" && strings.HasPrefix(f.Value, "/beside") {
 			h.beside <- h.conn.Beside(id)
+			h.mu.Lock()
+			fast := h.fast
+			h.mu.Unlock()
+			if fast != nil {
+				<-fast
+			}
 			return true
 		}
 		if f.Name == ":path" && strings.HasPrefix(f.Value, "/carry") {
@@ -184,6 +191,15 @@ func (r *rig) act(f func()) {
 // start connects a client that has said what it wants.
 func start(t *testing.T, h http.Handler, said ...http2.Setting) *rig {
 	t.Helper()
+	r := connect(t, h)
+	r.raw([]byte(http2.ClientPreface))
+	r.must(r.fr.WriteSettings(said...))
+	return r
+}
+
+// connect connects a client.
+func connect(t *testing.T, h http.Handler) *rig {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -220,8 +236,6 @@ func start(t *testing.T, h http.Handler, said ...http2.Setting) *rig {
 		_ = nc.Close()
 		r.ended()
 	})
-	r.raw([]byte(http2.ClientPreface))
-	r.must(r.fr.WriteSettings(said...))
 	return r
 }
 

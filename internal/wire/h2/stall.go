@@ -16,7 +16,7 @@ type flows struct {
 	mu       sync.Mutex
 	open     []*flow
 	midFrame bool   // the client is in the middle of a frame or a header block
-	taken    int    // streams that Run answers, when reportWait has looked last
+	taken    int    // streams that Run answers, when ReportWait has looked last
 	cut      recent // streams that net/http has reset
 }
 
@@ -119,9 +119,6 @@ func (l *flows) removeLocked(f *flow) {
 	l.open = nil
 	if l.taken == 0 && !l.midFrame {
 		l.c.host.Awaits(WaitRequest)
-	}
-	if l.c.leaving.Load() {
-		l.c.host.Wake() // for Run to end the connection
 	}
 }
 

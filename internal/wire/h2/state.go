@@ -30,7 +30,6 @@ type Conn struct {
 	table     atomic.Uint32
 	tableMost atomic.Uint32 // the client's setting
 	evicted   atomic.Bool
-	leaving   atomic.Bool   // the client has sent GOAWAY
 	reason    atomic.Uint32 // a Reason
 
 	// These have locks of their own, or are atomic.
@@ -47,9 +46,6 @@ type Conn struct {
 //	phaseNew ──the client's preface was read──▶ phasePreface
 //	  ──our SETTINGS are to be written with the next answers──▶ phaseSettingsSent
 //	  ──the client's SETTINGS have come (RFC 9113, 3.4)──▶ phaseOpen
-//	  ──the client sent GOAWAY──▶ phaseLeaving
-//
-// In phaseLeaving Run returns once everything is answered.
 type phase uint8
 
 const (
@@ -57,12 +53,12 @@ const (
 	phasePreface
 	phaseSettingsSent
 	phaseOpen
-	phaseLeaving
 )
 
 // runState is of the goroutine that calls Run.
 type runState struct {
 	phase    phase
+	greeted  bool // our SETTINGS are written
 	settings clientSettings
 	updates  updates
 	answered recent // streams that the host has answered
