@@ -76,6 +76,7 @@ type program struct {
 	Completion cli.Completion     `cmd:"" help:"Print a script that completes millrace's command line in a shell."`
 	Man        cli.Man            `cmd:"" help:"Print the manual page (in roff: pipe it to \"man -l -\")."`
 
+	Health      opscmd.Health      `cmd:"" help:"Say whether a running server takes requests; the exit status is 0 if so. For a container's health check."`
 	Maintenance opscmd.Maintenance `cmd:"" help:"Close all sites of a running server for a while, or open them again."`
 
 	Which bool `name:"version" hidden:"" alone:"" help:"Print which millrace this is."` // the verb is in the help
@@ -212,7 +213,7 @@ func examples() cli.Examples {
 	all := cli.Examples{"": {"millrace serve ./public", "millrace cache http://127.0.0.1:5000", "millrace ws --channels", "millrace serve ./photos --images"}}
 	for _, more := range []cli.Examples{
 		cli.OwnExamples("millrace"), servecmd.Examples(), cachecmd.Examples(), wscmd.Examples(), imagescmd.Examples(), packcmd.Examples(),
-		opscmd.CertsExamples(), opscmd.PasswordExamples(), explaincmd.Examples(), importcmd.Examples(), opscmd.MaintenanceExamples(), opscmd.SlowExamples(), opscmd.TopExamples(),
+		opscmd.CertsExamples(), opscmd.PasswordExamples(), explaincmd.Examples(), importcmd.Examples(), opscmd.MaintenanceExamples(), opscmd.HealthExamples(), opscmd.SlowExamples(), opscmd.TopExamples(),
 	} {
 		maps.Copy(all, more)
 	}

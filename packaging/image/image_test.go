@@ -13,7 +13,7 @@ import (
 )
 
 func TestImage(t *testing.T) {
-	im := image{program: []byte("\x7fELF program"), name: "site:1", arch: "arm64", expose: "8080", args: []string{"serve"}}
+	im := image{program: []byte("\x7fELF program"), name: "site:1", arch: "arm64", expose: "8080", health: true, args: []string{"serve"}}
 	var a, b bytes.Buffer
 	first, err := im.write(&a)
 	if err != nil {
@@ -37,7 +37,13 @@ func TestImage(t *testing.T) {
 		t.Fatalf("manifest.json: %s, %v", outer["manifest.json"], err)
 	}
 	var config struct {
-		Config struct{ User string }
+		Config struct {
+			User        string
+			Healthcheck struct {
+				Test     []string
+				Interval int64
+			}
+		}
 		Rootfs struct {
 			IDs []string `json:"diff_ids"`
 		}
@@ -48,6 +54,9 @@ func TestImage(t *testing.T) {
 	layer := outer[legacy[0].Layers[0]]
 	if config.Config.User != "65532:65532" || len(config.Rootfs.IDs) != 1 || config.Rootfs.IDs[0] != digestOf(layer) {
 		t.Errorf("the config is %s", outer[legacy[0].Config])
+	}
+	if h := config.Config.Healthcheck; strings.Join(h.Test, " ") != "CMD /millrace health" || h.Interval != 30e9 {
+		t.Errorf("Docker asks for its health by %+v", h)
 	}
 	files := entries(t, layer)
 	if !bytes.Equal(files["millrace"], im.program) {

@@ -37,6 +37,7 @@ type image struct {
 	name    string // of the image, with a tag
 	arch    string
 	expose  string
+	health  bool // the program has the verb health
 	args    []string
 }
 
@@ -55,6 +56,7 @@ func run(args []string) (err error) {
 	flags.StringVar(&im.name, "name", "millrace:latest", "name and tag")
 	flags.StringVar(&im.arch, "arch", "amd64", "the program's GOARCH")
 	flags.StringVar(&im.expose, "expose", "8080", "the port that it listens on")
+	flags.BoolVar(&im.health, "health", false, "have Docker ask the program by its verb health whether it takes requests")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -152,7 +154,7 @@ func (im image) layer() ([]byte, error) {
 
 // config says how the program is started.
 func (im image) config(layer string) map[string]any {
-	return map[string]any{
+	all := map[string]any{
 		"architecture": im.arch,
 		"os":           "linux",
 		"created":      time.Unix(0, 0).UTC().Format(time.RFC3339),
@@ -168,6 +170,13 @@ func (im image) config(layer string) map[string]any {
 		"rootfs":  map[string]any{"type": "layers", "diff_ids": []string{layer}},
 		"history": []any{map[string]any{"created": "1970-01-01T00:00:00Z", "created_by": "millrace packaging/image"}},
 	}
+	if im.health { // Docker's own key: others leave it alone
+		all["config"].(map[string]any)["Healthcheck"] = map[string]any{
+			"Test":     []string{"CMD", "/millrace", "health"},
+			"Interval": 30 * time.Second, "Timeout": 5 * time.Second, "StartPeriod": 10 * time.Second,
+		}
+	}
+	return all
 }
 
 // file is an entry of a tar; a name that ends with a slash is a folder.
