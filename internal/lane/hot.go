@@ -434,7 +434,11 @@ func (c *Conn) endPending(err error) error {
 		c.record(r.log, answerRecord{r.file.of, &r.req, r.line, r.file.status, r.sent, r.began, http1, ""})
 	}
 	r.release()
-	c.awaitRequest(time.Now(), c.lane.settings.Load())
+	if c.h2host != nil {
+		c.h2conn.Load().ReportWait()
+	} else {
+		c.awaitRequest(time.Now(), c.lane.settings.Load())
+	}
 	if err == nil && r.closing {
 		err = io.EOF // net/http closes the connection
 	}

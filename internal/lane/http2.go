@@ -148,9 +148,7 @@ func (h *h2Host) Read(p []byte) (int, error) { return h.nc.Read(p) }
 func (h *h2Host) Write(p []byte) (total int, err error) {
 	if h.looped {
 		total, err = h.nc.Write(p)
-		if h.wire.full() && h.writeBy.Load() == 0 {
-			h.startWriteTimeout() // the loop may hear of the connection only when there is room
-		}
+		h.wire.ifFull(h.awaitClient) // the loop may hear of the connection only when there is room
 		return total, err
 	}
 	defer h.writeBy.Store(0)
@@ -163,6 +161,15 @@ func (h *h2Host) Write(p []byte) (total int, err error) {
 	return total, err
 }
 
+// awaitClient has the write timeout run, unless it does, and no other: the loop starts the idle
+// timeout when the client has taken everything.
+func (h *h2Host) awaitClient() {
+	h.deadline.Store(0)
+	if h.writeBy.Load() == 0 {
+		h.writeBy.Store(h.deadlineIn(h.lane.settings.Load().Write))
+	}
+}
+
 // Awaits sets the connection's deadline.
 func (h *h2Host) Awaits(w h2.Wait) {
 	if w != h2.WaitNothing && h.lane.draining.Load() && h.deadline.Load()&idleMark != 0 {
@@ -171,6 +178,9 @@ func (h *h2Host) Awaits(w h2.Wait) {
 	switch w {
 	case h2.WaitRequest:
 		h.awaitRequest(time.Now(), h.lane.settings.Load())
+		if h.looped {
+			h.wire.ifFull(h.awaitClient)
+		}
 	case h2.WaitFrame:
 		if h.deadline.Load()&idleMark != 0 || h.deadline.Load() == 0 { // else the timeout runs already
 			h.deadline.Store(h.deadlineIn(h.lane.settings.Load().Header))

@@ -201,7 +201,7 @@ func (lp *loop) awaitInner(c *Conn, h2conn *h2.Conn) bool {
 		return false
 	}
 	_ = lp.in.Change(c.fd, epoll.PeerShut|epoll.Edge, int32(c.fd), c.shard)
-	if h2conn.InnerFull() {
+	if h2conn.InnerFull() && !c.wire.full() && !c.h2host.over.Load() { // of these Wake has told, perhaps before the change
 		return true
 	}
 	_ = lp.in.Change(c.fd, epoll.In|epoll.PeerShut, int32(c.fd), c.shard)

@@ -151,6 +151,15 @@ func (w *Wire) full() bool {
 	return len(w.unsent) > 0
 }
 
+// ifFull calls f if the client has not taken everything, before the loop can send it.
+func (w *Wire) ifFull(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.unsent) > 0 {
+		f()
+	}
+}
+
 // awaitRoom returns nil if the client has taken everything, or the connection is closed.
 // Otherwise the channel is closed when that is so.
 func (w *Wire) awaitRoom() <-chan struct{} {

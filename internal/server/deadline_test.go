@@ -6,10 +6,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/net/http2"
 
 	"millrace/internal/lane"
 	"millrace/internal/process/servertest"
@@ -279,5 +282,55 @@ func TestHandshakeTimeout(t *testing.T) {
 	}
 	if r.meters.Rejected.Load() != 1 {
 		t.Errorf("%d rejected connections, want 1", r.meters.Rejected.Load())
+	}
+}
+
+// A stream over HTTP/2 may be quiet for longer than the idle timeout, also after the client
+// had to catch up with what was written before.
+func TestQuietStreamIsNotIdle(t *testing.T) {
+	t.Parallel()
+	limits := shortLimits
+	limits.WriteTimeout = patience
+	first := strings.Repeat("x", 8<<20)
+	r := start(t, plan{limits: limits, handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, first)
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case <-time.After(3 * short):
+			_, _ = io.WriteString(w, "end")
+		case <-r.Context().Done():
+		}
+	})})
+	h := r.http2(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 16 << 20})
+	_ = h.WriteWindowUpdate(0, 16<<20)
+	_ = h.open(1, h.cold)
+	_ = h.out.Flush()
+	time.Sleep(short / 4) // so much waits for the client
+	got := 0
+	for end := false; !end; {
+		f, err := h.ReadFrame()
+		if err != nil {
+			t.Fatalf("%v after %d bytes", err, got)
+		}
+		if d, ok := f.(*http2.DataFrame); ok {
+			got += len(d.Data())
+			end = d.StreamEnded()
+		}
+	}
+	if got != len(first)+len("end") {
+		t.Errorf("%d bytes", got)
+	}
+	if !endsSoon(h) {
+		t.Error("the idle connection is not closed")
+	}
+}
+
+// endsSoon reads up to the end of the connection.
+func endsSoon(h *hostile) bool {
+	_ = h.nc.SetReadDeadline(time.Now().Add(patience))
+	for {
+		if _, err := h.ReadFrame(); err != nil {
+			return !errors.Is(err, os.ErrDeadlineExceeded)
+		}
 	}
 }
