@@ -45,6 +45,18 @@ func TestNobodyGetsIn(t *testing.T) {
 		"an order that is none":               {Config: "Order never\nAllow from 10.0.0.0/8", Want: []string{remove}, Left: "Apache knows no such order"},
 		"methods that let in":                 {Config: "Require ip 10.1.2.3\n<Limit GET>\nRequire all granted\n</Limit>", Want: []string{remove}, Left: "for some methods alone would be for all"},
 		"methods, everybody":                  {Config: "Require all granted\n<Limit GET POST>\nOrder allow,deny\nAllow from all\n</Limit>", Not: []string{remove, "deny"}},
+		"what is let through before a front controller": {
+			Config: host + "<Directory /r>\nRewriteEngine on\nRewriteRule ^\\.well-known/ - [L]\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule ^ index.php [L]\n</Directory>\n</VirtualHost>",
+			Want:   []string{"- {regex: '^/\\.well-known/', route: '@files'}", "'@files':\n        static: {root: /r}\n", "php: /run/php/php-fpm.sock"},
+		},
+		"parameters that are fields of requests": {
+			Config: host + "SetEnv HTTP_MOD_REWRITE On\nSetEnv APP_ENV prod\nFallbackResource /index.php\n</VirtualHost>",
+			Want:   []string{"params: {APP_ENV: prod}"}, Not: []string{"501"}, Left: "SetEnv HTTP_MOD_REWRITE On",
+		},
+		"proxies with host bits": {
+			Config: "RemoteIPHeader X-Forwarded-For\nRemoteIPInternalProxy 10.0.0.1/8\n" + host + "</VirtualHost>",
+			Want:   []string{"trusted_proxies: ['10.0.0.0/8']"},
+		},
 		"folders that Order closes, with files that Require opens": {
 			Config: host + "<Directory /r>\nRequire ip 10.1.2.3\n</Directory>\n<DirectoryMatch /c/>\nOrder allow,deny\nDeny from all\n</DirectoryMatch>\n<FilesMatch \\.txt$>\nRequire all granted\n</FilesMatch>\n</VirtualHost>",
 			Want:   []string{"- {regex: /c/, deny: {}}\n      # /etc/apache2/apache2.conf:11: <FilesMatch \\.txt$>\n"},

@@ -86,8 +86,37 @@ func (t *site) isFront(c *context, r *rule, files []*fileTest) bool {
 		t.im.Used(cond.line)
 	}
 	t.im.Used(r.line)
+	if url == "/" {
+		t.through = append(t.through, c.through...)
+	}
 	t.fronts[url] = front{to: to}
+	if !strings.HasPrefix(r.target, "/") && !strings.HasPrefix(target, url) { // RewriteBase leads elsewhere
+		t.fronts[url] = front{to: to, line: r.line}
+	}
 	return true
+}
+
+// filesAlone leads paths that a rule lets through before a front controller to the files of
+// the site: what is not there is not the front controller's.
+func (t *site) filesAlone() {
+	for _, r := range t.through {
+		root := t.places[len(t.places)-1]
+		node := root.node.Clone()
+		node.Remove("php")
+		node.Remove("try")
+		inner := func(p *place) bool { return p != root && plan.MayMatch(r.If.Regex, p.path) && !p.guard.open() }
+		if node.Get("static") == nil || slices.ContainsFunc(t.places, inner) {
+			r.Do = draft.Denied(404)
+		} else {
+			name := t.NameOf(node)
+			if name == "" {
+				name = t.FreeName("files", "files")
+				t.Route(name, node, "files alone, without the front controller")
+			}
+			r.Do = plan.To(name)
+		}
+		t.changes = append([]plan.Rule{r}, t.changes...)
+	}
 }
 
 // standardRule are rules that stand for what happens anyway.
@@ -141,6 +170,9 @@ func (t *site) pass(c *context, r *rule, ways []way) []plan.Rule {
 		}
 		if expr != "" && len(w.Except) == 0 && (w.Regex == "" || w.Regex == expr) {
 			c.passed = append(c.passed, "~"+expr)
+			if _, one := literal(strings.TrimPrefix(expr, "(?i)")); !one {
+				c.through = append(c.through, plan.Rule{If: plan.Cond{Regex: expr}, Note: r.line.At() + ": " + r.line.String()})
+			}
 			t.markRule(r, draft.Translated, "")
 			return nil
 		}

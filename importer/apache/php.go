@@ -150,6 +150,9 @@ func (t *site) addPHP(p *place, node *draft.Node, scripts []string, key string) 
 	switch {
 	case !is:
 		php.Front = "off"
+	case query == "" && strings.HasSuffix(script, ".php") && !strings.HasPrefix(script, prefix) && f.line != nil:
+		php.Front = "off"
+		t.im.Leave(f.line, "the front controller "+script+" is none of this folder: what is not there answers 404 until you have written a rule that rewrites it")
 	case query != "" || !strings.HasSuffix(script, ".php") || !strings.HasPrefix(script, prefix):
 		php.Front = "off"
 		node.Set("try", f.try())
@@ -191,6 +194,10 @@ func (t *site) phpParams(p *place, php *plan.PHP) {
 	php.Params = map[string]string{}
 	for _, d := range allIn(p.layers, "setenv") {
 		if strings.ContainsAny(d.Arg(1), "%") || len(d.Args) == 0 {
+			continue
+		}
+		if strings.HasPrefix(d.Arg(0), "HTTP_") {
+			t.im.Leave(d, "parameters that begin with HTTP_ are the fields of requests, which scripts get as they came")
 			continue
 		}
 		t.im.Used(d)

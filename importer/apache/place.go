@@ -173,6 +173,11 @@ func (t *site) job(p *place, layers []layer, key string) *draft.Node {
 	}
 	node.Set("static", static.Flow())
 	if t.php != "" {
+		if node.Get("static").Get("cache_control") != nil {
+			for _, d := range allIn(layers, "expiresdefault") {
+				t.im.Partly(d, "it is for files: what PHP answers says itself how long it holds")
+			}
+		}
 		t.addPHP(p, node, scripts, key)
 	} else if f, is := t.frontOf(p.path); is { // a page, or PHP of another place
 		node.Set("try", f.try())

@@ -18,15 +18,17 @@ type context struct {
 	url      string // of the folder; "" of the host
 	base     string // what relative targets are relative to
 	perDir   bool
-	existing bool     // what is there was let through before
-	nested   []string // folders within it that have rules of their own
-	passed   []string // expressions for paths that a rule before has let through
+	existing bool        // what is there was let through before
+	nested   []string    // folders within it that have rules of their own
+	passed   []string    // expressions for paths that a rule before has let through
+	through  []plan.Rule // these paths, but for those of one file
 }
 
 // front is a front controller: what answers for paths that are no files.
 type front struct {
 	to    string
 	files bool // folders are none of what is there
+	line  *draft.Directive
 }
 
 // try are the places where a file is looked for before it answers.

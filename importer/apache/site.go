@@ -47,6 +47,7 @@ type site struct {
 	first       []plan.Rule // of the host itself, before anything is looked for
 	guards      []plan.Rule // who keeps clients out by the name of a file
 	ordered     []plan.Rule // folders that Order and Deny close, whatever Require says of their files
+	through     []plan.Rule // paths that are let through before the front controller
 	changes     []plan.Rule // of folders: redirects and rewrites
 	last        []plan.Rule // behind all others
 	clean       []string    // folders in which /about is about.html
@@ -82,6 +83,7 @@ func (im *importer) site(h *host, to *plan.Site) {
 		t.place(p)
 	}
 	t.nameRules()
+	t.filesAlone()
 	t.write()
 }
 

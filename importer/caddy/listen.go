@@ -193,7 +193,7 @@ type Address struct {
 func Addresses(config *caddyconf.Config) (list []Address) {
 	for _, b := range newImporter(config, Options{}).blocks {
 		for _, a := range b.addresses {
-			list = append(list, Address{a.host, a.port, a.secure})
+			list = append(list, Address{draft.Held(a.host), draft.Held(a.port), a.secure})
 		}
 	}
 	return list

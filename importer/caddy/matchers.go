@@ -156,6 +156,9 @@ func lower(list []string) (out []string) {
 func paths(list []string) ([]conds, error) {
 	var out []conds
 	for _, p := range list {
+		if draft.HasEnvironment(p) {
+			return nil, fmt.Errorf("%s: paths have no variables: set it, and import again", draft.Shown(p))
+		}
 		if strings.ContainsAny(p, "?[]{}%\\") {
 			return nil, fmt.Errorf("%s is no path of a rule: write it as a regex", p)
 		}

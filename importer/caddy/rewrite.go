@@ -114,6 +114,9 @@ func (t *site) uri(d *draft.Directive, sc *scope, alts []conds, args []string, w
 			sc.broken = d
 		}
 		return
+	case kind == "strip_prefix" && !sc.top && whole && len(alts) == 1 && alts[0].path() == what:
+		sc.to = "/"
+		return
 	case kind == "strip_prefix" && !sc.top && whole:
 		if len(alts) != 1 || alts[0].path() != strings.TrimSuffix(what, "/")+"/*" {
 			sc.broken = d

@@ -2,6 +2,7 @@ package caddy
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -186,10 +187,17 @@ func (t *site) group(d *draft.Directive, sc *scope, alts []conds, name string) {
 	defer func() { t.nested-- }()
 	inner := &scope{outer: sc, alts: alts, root: sc.root, strip: sc.strip, to: sc.to, try: sc.try, broken: sc.broken, middlewares: slices.Clone(sc.middlewares), fileServer: sc.fileServer}
 	before := len(t.answers)
+	if folder, ok := loosePrefix(d, alts); ok {
+		others := &answer{conds: alts[0], line: d, name: name, action: draft.Denied(404), guard: true}
+		others.in = onRegex("(?i)^" + regexp.QuoteMeta(strings.TrimSuffix(d.Arg(0), "*")) + "[^/]").in
+		t.im.Partly(d, "other names that begin like it are not passed on: they answer 404")
+		defer func() { t.add(others) }()
+		alts, inner.alts = folder, folder
+	}
 	if d.Name == "handle_path" {
-		prefix := strings.TrimSuffix(d.Arg(0), "*")
+		prefix := strings.TrimRight(d.Arg(0), "/*") + "/"
 		switch {
-		case len(alts) != 1 || !strings.HasSuffix(d.Arg(0), "/*") || strings.Count(d.Arg(0), "*") > 1 || alts[0].path() != d.Arg(0):
+		case len(alts) != 1 || !strings.HasSuffix(alts[0].path(), "/*") || strings.Count(alts[0].path(), "*") > 1 || strings.TrimSuffix(alts[0].path(), "/*") != strings.TrimRight(d.Arg(0), "/*"):
 			t.Close(d, "handle_path takes a path that ends in /*: write the route by hand")
 			return
 		case sc.strip != "":
@@ -218,6 +226,25 @@ func (t *site) group(d *draft.Directive, sc *scope, alts []conds, name string) {
 		}
 		t.add(&answer{conds: c, line: d, name: name, action: empty(200), middlewares: inner.middlewares})
 	}
+}
+
+// loosePrefix are the conditions of a block that takes a prefix without a slash at its end
+// away (handle_path /app*, or route /app* with uri strip_prefix /app), for the folder alone:
+// of /application nothing is left that is a path.
+func loosePrefix(d *draft.Directive, alts []conds) ([]conds, bool) {
+	prefix, is := strings.CutSuffix(d.Arg(0), "*")
+	if !is || strings.HasSuffix(prefix, "/") || len(alts) != 1 || alts[0].path() != d.Arg(0) {
+		return nil, false
+	}
+	strips := func(l *draft.Directive) bool {
+		return l.Name == "uri" && len(l.Args) == 2 && l.Arg(0) == "strip_prefix" && l.Arg(1) == prefix
+	}
+	if d.Name != "handle_path" && !slices.ContainsFunc(d.Block, strips) {
+		return nil, false
+	}
+	c := alts[0]
+	c.in = onPath(prefix + "/*").in
+	return []conds{c}, true
 }
 
 // add appends an answer.

@@ -78,7 +78,7 @@ func (p *parser) read(name string) ([]*draft.Directive, error) {
 	if err != nil {
 		return nil, err
 	}
-	text = p.wholeLines(text)
+	text = p.heads(p.wholeLines(text))
 	text = regexp.MustCompile(`\{\$([A-Za-z_][A-Za-z0-9_]*)(?::([^{}\s]*))?\}`).ReplaceAllStringFunc(text, func(v string) string {
 		variable, value, _ := strings.Cut(v[2:len(v)-1], ":")
 		return draft.Environment(variable, value)
@@ -106,6 +106,32 @@ func (p *parser) wholeLines(text string) string {
 	return regexp.MustCompile(`(?m)^[ \t]*\{\$([A-Za-z_][A-Za-z0-9_]*)(?::([^{}\s]*))?\}[ \t\r]*$`).ReplaceAllStringFunc(text, func(line string) string {
 		name, value, _ := strings.Cut(strings.Trim(line, "{$} \t\r"), ":")
 		return cmp.Or(p.Files.Env(name), value, line)
+	})
+}
+
+// heads puts what variables of the environment hold in their place where that says how a
+// line is to be read: in the addresses of a site, which may begin with http://, in tls,
+// which has an address of electronic mail or a word, and in the paths of matchers.
+func (p *parser) heads(text string) string {
+	path := regexp.MustCompile(`(?m)^[ \t]*(?:(?:@\S+[ \t]+)?(?:not[ \t]+)?path|handle|handle_path|route|redir|respond|rewrite|reverse_proxy|file_server|php_fastcgi|header|basic_auth|try_files|uri)[ \t]+(?:strip_prefix[ \t]+)?/[^\n]*$`)
+	text = path.ReplaceAllStringFunc(text, func(line string) string {
+		return regexp.MustCompile(`[ \t]/\S*\{\$[A-Za-z_]\S*`).ReplaceAllStringFunc(line, func(word string) string { return p.held(word, true) })
+	})
+	head := regexp.MustCompile(`(?m)^[ \t]*(?:tls[ \t].*|[^\s#]*\{\$[A-Za-z_].*\{[ \t\r]*)$`)
+	return head.ReplaceAllStringFunc(text, func(line string) string { return p.held(line, false) })
+}
+
+// held is a text with what its variables hold; defaults: or hold where they are not set.
+func (p *parser) held(text string, defaults bool) string {
+	return regexp.MustCompile(`\{\$([A-Za-z_][A-Za-z0-9_]*)(?::([^{}\s]*))?\}`).ReplaceAllStringFunc(text, func(v string) string {
+		name, value, has := strings.Cut(v[2:len(v)-1], ":")
+		if p.Files.Env != nil && p.Files.Env(name) != "" {
+			return p.Files.Env(name)
+		}
+		if has && (defaults || strings.Contains(value, "://")) {
+			return value
+		}
+		return v
 	})
 }
 
@@ -188,7 +214,7 @@ func (p *parser) top(list []*draft.Directive, depth int) error {
 	for i, d := range list {
 		switch {
 		case d.Name == "" && d.Opens && len(d.Args) == 0:
-			if p.config.Global != nil || i > 0 {
+			if site := func(o *draft.Directive) bool { return !snippet(o) }; p.config.Global != nil || slices.ContainsFunc(list[:i], site) {
 				return fmt.Errorf("%s: the options without a name are the first block of a Caddyfile", d.At())
 			}
 			block, err := p.expand(d.Block, depth)

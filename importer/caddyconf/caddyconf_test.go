@@ -143,3 +143,27 @@ func TestLinesOfTheEnvironment(t *testing.T) {
 		}
 	}
 }
+
+// TestVariablesThatAreReadFirst: addresses, tls and the paths of matchers have what a
+// variable holds, since that says how they are to be read; all else keeps the variable.
+func TestVariablesThatAreReadFirst(t *testing.T) {
+	env := map[string]string{"SITE": "http://a, http://b", "TLS": "internal", "BUCKET": "up"}
+	for text, want := range map[string]string{
+		"{$SITE} {\nrespond x\n}":                                          `["http://a" "http://b"]{respond["x"];};`,
+		"{$NONE:http://c} {\nrespond x\n}":                                 `["http://c"]{respond["x"];};`,
+		"a {\ntls {$TLS}\n}":                                               `["a"]{tls["internal"];};`,
+		"a {\nhandle /{$BUCKET}/* {\nrespond {$BUCKET}\n}\n}":              `["a"]{handle["/up/*"]{respond["\ue000BUCKET\ue002"];};};`,
+		"a {\n@x path /{$NONE:files}/*\nrespond /{$BUCKET} 403\n}":         `["a"]{@x["path" "/files/*"];respond["/up" "403"];};`,
+		"(s) {\nrespond x\n}\n{\nemail e\n}\na {\nimport s\n}":             `["a"]{respond["x"];};`,
+		"a {\nroot * /srv/{$BUCKET}\nreverse_proxy {$NONE:127.0.0.1:1}\n}": `["a"]{root["*" "/srv/\ue000BUCKET\ue002"];reverse_proxy["\ue000NONE\ue001127.0.0.1:1\ue002"];};`,
+	} {
+		c, err := Parse("Caddyfile", draft.Files{Read: func(string) ([]byte, error) { return []byte(text), nil }, Env: func(name string) string { return env[name] }})
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if got := show(c.Sites); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}

@@ -116,6 +116,9 @@ func (a *apacheRewriter) config(list []*draft.Directive) (string, error) {
 	} else {
 		a.secure(list)
 		rewritten := a.block(list)
+		if len(a.sites) == 0 {
+			a.main(list)
+		}
 		for _, at := range a.listens {
 			out = append(out, own("Listen", at))
 		}
@@ -126,6 +129,21 @@ func (a *apacheRewriter) config(list []*draft.Directive) (string, error) {
 		return "", errors.New("the config has no virtual host")
 	}
 	return apacheconf.Write(out), nil
+}
+
+// main lists the server itself, where a config has no virtual host.
+func (a *apacheRewriter) main(list []*draft.Directive) {
+	at, err := a.ports.address("80")
+	if err != nil {
+		return
+	}
+	host := "localhost"
+	for _, d := range flat(list) {
+		if strings.EqualFold(d.Name, "ServerName") {
+			host, _, _ = strings.Cut(strings.ToLower(d.Arg(0)), ":")
+		}
+	}
+	a.listens, a.sites = append(a.listens, at), append(a.sites, Site{Host: host, Theirs: at})
 }
 
 func fileIsThere(name string) bool {

@@ -90,16 +90,16 @@ type Answer struct {
 }
 
 // Ask sends a GET to both, and returns in what the answers differ.
-func (c *Client) Ask(ctx context.Context, s Site, target string) ([]Difference, Answer, error) {
+func (c *Client) Ask(ctx context.Context, s Site, target string) (Verdict, Answer, error) {
 	theirs, err := ask(ctx, c.theirs, s, s.Theirs, target)
 	if err != nil {
-		return nil, theirs, fmt.Errorf("asking the model: %w", err)
+		return Verdict{}, theirs, fmt.Errorf("asking the model: %w", err)
 	}
 	ours, err := ask(ctx, c.ours, s, s.Ours, target)
 	if err != nil {
-		return nil, theirs, fmt.Errorf("asking Millrace: %w", err)
+		return Verdict{}, theirs, fmt.Errorf("asking Millrace: %w", err)
 	}
-	return Differences(s, target, theirs, ours, c.strict), theirs, nil
+	return c.judge(ctx, s, target, theirs, ours, Differences(s, target, theirs, ours, c.strict)), theirs, nil
 }
 
 func ask(ctx context.Context, client *http.Client, s Site, addr, target string) (a Answer, err error) {
@@ -244,7 +244,7 @@ func normal(s Site, target, name, value string) string {
 			}
 			return media
 		}
-	case "Cache-Control":
+	case "Cache-Control", "X-Content-Type-Options":
 		var parts []string
 		for p := range strings.SplitSeq(value, ",") {
 			if p = strings.ToLower(strings.TrimSpace(p)); p != "" {

@@ -1,6 +1,7 @@
 package draft
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -37,6 +38,11 @@ func NotImplemented() *Node {
 func SetTrusted(limits *Node, proxies []string, field string) {
 	if len(proxies) == 0 {
 		return
+	}
+	for i, p := range proxies {
+		if network, err := netip.ParsePrefix(p); err == nil {
+			proxies[i] = network.Masked().String()
+		}
 	}
 	limits.Set("trusted_proxies", Texts(Unique(proxies)...))
 	if field != "" && !strings.EqualFold(field, "X-Forwarded-For") {

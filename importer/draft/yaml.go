@@ -58,6 +58,11 @@ func Environment(name, value string) string {
 // HasEnvironment reports whether a text has such variables.
 func HasEnvironment(s string) bool { return strings.Contains(s, variableOpens) }
 
+// Held is a text in which the variables that have a value where they are not set have that.
+func Held(s string) string {
+	return regexp.MustCompile(variableOpens+"[^"+variableIs+variableCloses+"]*"+variableIs+"([^"+variableCloses+"]*)"+variableCloses).ReplaceAllString(s, "$1")
+}
+
 func variables() *strings.Replacer {
 	return strings.NewReplacer("$", "$$", variableOpens, "${", variableIs, ":-", variableCloses, "}")
 }

@@ -21,6 +21,15 @@ func TestNobodyGetsIn(t *testing.T) {
 			Config: "map $http_cookie $in { default 0; ~*session 1; plain 1; } server { root /r; if ($in = 0) { return 403; } }",
 			Want:   []string{"{header: {Cookie: '!~(?i:session)|(?i:^plain$)'}, deny: {}}"},
 		},
+		"an expression that looks behind": {
+			Config: "server { root /r; location ~ /(config|(?<!ext/)phpbb(?!\\w+)|store) { deny all; } location ~ /x(?!y)z { root /s; } }",
+			Want:   []string{"{regex: '/(config|phpbb|store)', deny: {}}"},
+			Left:   "location ~ /x(?!y)z",
+		},
+		"a script with the path behind it": {
+			Config: "server { root /r; location / { try_files $uri $uri/ @front; } location @front { rewrite ^(.*)$ /index.php/$1 last; } location ~ \\.php(/|$) { fastcgi_pass unix:/p.sock; } }",
+			Want:   []string{"try: ['{path}', '{path}/', '/index.php{path}']"},
+		},
 		"a file named like a folder": {
 			Config: "server { root /r; location / { auth_basic x; auth_basic_user_file /p; } location /x.jpg/ { auth_basic off; } }",
 			Want:   []string{"- {path: '/x.jpg/**', route: '@x.jpg'}"},

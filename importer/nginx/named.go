@@ -13,6 +13,9 @@ func (t *site) rewritten(name string) string {
 			continue
 		}
 		d := l.list[0]
+		if to, is := strings.CutSuffix(d.Arg(1), "$1"); is && (d.Arg(0) == "^(.*)$" || d.Arg(0) == "^/(.*)$") && d.Arg(2) == "last" && strings.HasPrefix(to, "/") && strings.HasSuffix(to, ".php/") {
+			return strings.TrimSuffix(to, "/") + "$uri" // a script, with the path behind it
+		}
 		if all, _ := everything(d.Arg(0)); all && slices.Contains([]string{"", "last", "break"}, d.Arg(2)) && strings.HasPrefix(d.Arg(1), "/") && !strings.ContainsAny(d.Arg(1), "?$@") {
 			return d.Arg(1)
 		}

@@ -116,8 +116,12 @@ func (t *site) phpOptions(l *location) *plan.PHP {
 		t.im.Standard(send, "php.timeout is for both directions")
 	}
 	t.im.Standard(l.own("try_files"), "a script that is not there is not run")
-	if l.kind == regexLocation && !anyScript(l.expr) {
-		o.Only = l.expr
+	expr := l.expr
+	if script, is := strings.CutSuffix(expr, "(/|$)"); is && l.own("try_files") != nil && l.own("try_files").Arg(0) == "$uri" {
+		expr = script + "$" // a path behind a script's name is that of no file
+	}
+	if l.kind == regexLocation && (!anyScript(expr) || expr != l.expr) {
+		o.Only = expr
 	}
 	t.phpParams(l, o)
 	for _, set := range l.each("set") {

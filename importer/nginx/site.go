@@ -40,6 +40,7 @@ type location struct {
 	path  string // of exact and prefix
 	expr  string // of expressions, as RE2
 	not   string // an expression for paths that it is not for
+	wider bool   // the expression is for more paths than in nginx
 	key   string // of its route
 	outer *location
 
@@ -118,6 +119,9 @@ func (t *site) collect(sc *scope, outer *location) {
 			continue
 		}
 		t.im.Used(d)
+		if l.wider {
+			t.im.Partly(d, "it is closed for more paths than in nginx: what the expression looks for before and behind is left out")
+		}
 		t.collect(l.scope, l)
 		t.locations = append(t.locations, l)
 	}
@@ -144,6 +148,10 @@ func (t *site) kind(l *location) bool {
 		expr, err := plan.Expression(positive, modifier == "~*")
 		if err == nil && except != "" {
 			l.not, err = plan.Expression(except, modifier == "~*")
+		}
+		if err != nil && l.closesAll() {
+			expr, err = plan.Expression(plan.Wider(pattern), modifier == "~*")
+			l.not, l.wider = "", true
 		}
 		if err != nil {
 			t.withoutExpression(l, pattern, err)
@@ -245,6 +253,12 @@ func (l *location) loose() bool {
 func (l *location) deniesAll() bool {
 	list, satisfy := l.all("allow", "deny"), l.last("satisfy")
 	return len(list) > 0 && list[0].Name == "deny" && list[0].Arg(0) == "all" && (satisfy == nil || satisfy.Arg(0) != "any")
+}
+
+// closesAll reports whether a location lets nobody in.
+func (l *location) closesAll() bool {
+	d := l.own("return")
+	return l.own("internal") != nil || l.deniesAll() || d != nil && refuses(d)
 }
 
 // odd reports whether a path cannot be the key of a route.

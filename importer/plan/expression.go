@@ -40,6 +40,22 @@ func Expression(text string, ignoreCase bool) (string, error) {
 // ahead opens what must not follow.
 const ahead = "(?!"
 
+// Wider is an expression of PCRE without what it looks for before and behind, so that it
+// matches whatever that does: for those that keep clients out.
+func Wider(text string) string {
+	for {
+		at := regexp.MustCompile(`\(\?<?[=!]`).FindStringIndex(text)
+		if at == nil {
+			return text
+		}
+		end := draft.Closing(text[at[1]:])
+		if end < 0 {
+			return text
+		}
+		text = text[:at[0]] + text[at[1]+end+1:]
+	}
+}
+
 // LooksAhead reports whether an expression of PCRE does.
 func LooksAhead(text string) bool { return strings.Contains(text, ahead) }
 

@@ -57,6 +57,15 @@ func TestLookahead(t *testing.T) {
 	}
 }
 
+// TestWider: what an expression looks for before and behind is left out.
+func TestWider(t *testing.T) {
+	for expr, want := range map[string]string{`/(a|(?<!x/)b(?!\w+)|c)`: `/(a|b|c)`, `^/(?=a)[^/]+(?<=b(c))$`: `^/[^/]+$`, `/(?:a)(?<name>b)`: `/(?:a)(?<name>b)`, `a(?!`: `a(?!`} {
+		if got := Wider(expr); got != want {
+			t.Errorf("%s became %s, want %s", expr, got, want)
+		}
+	}
+}
+
 // TestMayMatch: which expressions may match a path by its beginning.
 func TestMayMatch(t *testing.T) {
 	for _, c := range []struct {

@@ -51,7 +51,14 @@ type comparison struct {
 	plain   string // our addresses
 	secure  string
 	asked   int
-	other   int // answers that differ
+	found   [compare.Default][]found // answers that differ, by their rank
+	known   map[string]int           // answers that differ by a default
+}
+
+// found is an answer that differs.
+type found struct {
+	url         string
+	differences []compare.Difference
 }
 
 // Run starts both servers on loopback ports, asks them the same, and shows each
@@ -67,7 +74,7 @@ func (c *Compare) Run(s cli.Streams) (err error) {
 		return fmt.Errorf("comparing: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	r := &comparison{Compare: *c, streams: s, dir: dir}
+	r := &comparison{Compare: *c, streams: s, dir: dir, known: map[string]int{}}
 	cert, key, err := compare.SelfSigned(dir, []string{"localhost"})
 	if err != nil {
 		return err //nolint:wrapcheck // says what it was doing
@@ -273,13 +280,24 @@ func (r *comparison) run(ctx context.Context) error {
 	if err := errors.Join(err, <-ended); err != nil {
 		return err
 	}
+	other, err := r.show()
+	if err != nil {
+		return err
+	}
 	r.streams.Print("%s of %s asked for: ", cli.Count(r.asked, "path"), cli.Count(sites, "site"))
 	if !r.Strict {
 		defer r.streams.Print("  ignored: %s; --strict shows them\n", compare.Ignored())
 	}
-	if r.other > 0 {
-		r.streams.Print("%d differ\n", r.other)
-		return fmt.Errorf("%d of %d answers differ", r.other, r.asked)
+	for _, why := range slices.Sorted(maps.Keys(r.known)) {
+		defer r.streams.Print("  by a default of Millrace, %s: %s\n", cli.Count(r.known[why], "answer"), why)
+	}
+	switch opened := len(r.found[compare.Opened]); {
+	case opened > 0:
+		r.streams.Print("%d differ\n", other)
+		return cli.Failure(fmt.Errorf("%d of %d answers are open here and closed in %s", opened, r.asked, r.theirs.Name), "close them before this config goes live: they are first in the list")
+	case other > 0:
+		r.streams.Print("%d differ\n", other)
+		return fmt.Errorf("%d of %d answers differ", other, r.asked)
 	}
 	r.streams.Print("all answers are the same\n")
 	return nil
@@ -323,28 +341,45 @@ func (r *comparison) site(ctx context.Context, client *compare.Client, s compare
 		if !ok {
 			return nil
 		}
-		found, answer, err := client.Ask(ctx, s, target)
+		verdict, answer, err := client.Ask(ctx, s, target)
 		if err != nil {
 			if ctx.Err() != nil {
 				return ctx.Err() //nolint:wrapcheck // interrupted
 			}
-			found = []compare.Difference{{What: "answer", Theirs: fmt.Sprint(answer.Status), Ours: err.Error()}}
+			verdict = compare.Verdict{Rank: compare.Statuses, Differences: []compare.Difference{{What: "answer", Theirs: fmt.Sprint(answer.Status), Ours: err.Error()}}}
 		}
 		r.asked++
 		queue.Links(s, target, answer)
-		if len(found) == 0 {
+		switch verdict.Rank {
+		case compare.None:
+		case compare.Default:
+			r.known[verdict.Known]++
+		default:
+			r.found[verdict.Rank] = append(r.found[verdict.Rank], found{s.URL(target), verdict.Differences})
+		}
+	}
+}
+
+// show prints the answers that differ, the worst first, and returns how many there are.
+func (r *comparison) show() (other int, err error) {
+	var b strings.Builder
+	for rank, list := range r.found {
+		if len(list) == 0 {
 			continue
 		}
-		r.other++
-		if _, err := fmt.Fprintln(r.streams.Out, s.URL(target)); err != nil {
-			return fmt.Errorf("writing: %w", err)
-		}
-		for _, d := range found {
-			if _, err := fmt.Fprintf(r.streams.Out, "  %s: %s %s, Millrace %s\n", d.What, r.theirs.Name, cmp.Or(d.Theirs, "none"), cmp.Or(d.Ours, "none")); err != nil {
-				return fmt.Errorf("writing: %w", err)
+		other += len(list)
+		fmt.Fprintf(&b, "%s: %s\n", strings.ReplaceAll(compare.Rank(rank).String(), "%s", strings.ToUpper(r.theirs.Name)), cli.Count(len(list), "answer"))
+		for _, f := range list {
+			b.WriteString(f.url + "\n")
+			for _, d := range f.differences {
+				fmt.Fprintf(&b, "  %s: %s %s, Millrace %s\n", d.What, r.theirs.Name, cmp.Or(d.Theirs, "none"), cmp.Or(d.Ours, "none"))
 			}
 		}
 	}
+	if _, err := r.streams.Out.Write([]byte(b.String())); err != nil {
+		return other, fmt.Errorf("writing: %w", err)
+	}
+	return other, nil
 }
 
 // fromConfig adds the paths that the config names, and the files of its folders.

@@ -27,7 +27,7 @@ func publishedTree() map[string]string {
 		"shop-app/public/index.php": "<?php", "shop-app/public/other.php": "<?php", "shop-app/public/a.css": "a{}", "shop-app/public/robots.txt": "x", "shop-app/.env": "secret",
 		"people/html/index.html":             `<a href="/~anna/index.html">a</a><a href="/~anna/../bob/x">b</a><a href="/media/v2/a.png">m</a><a href="/media/v2/">m</a><a href="/old">o</a><a href="/who">w</a><a href="/~anna/.htaccess">h</a><a href="/alias/anna/public/index.html">x</a>`,
 		"people/home/anna/public/index.html": "anna", "people/home/anna/private.txt": "private", "people/media/a.png": "png", "people/html/.htpasswd": "x",
-		"dba/templates/x.twig": "x",
+		"dba/templates/x.twig": "x", "example/private/a.txt": "private",
 	}
 }
 
@@ -157,7 +157,7 @@ func published() map[string][]publishedConfig {
 		"nginx": {
 			{"gitea.conf", 15, []string{"/"}}, // nginx's own page
 			{"grafana.conf", 8, nil},
-			{"mediawiki.conf", 30, []string{"/w/COPYING", "/w/images/evil.php"}}, // default_type; sources do not exist for clients
+			{"mediawiki.conf", 30, nil},
 			{"vaultwarden.conf", 4, nil},
 			{"keycloak.conf", 8, nil},
 			// What a cache did is said in another field.
@@ -165,7 +165,7 @@ func published() map[string][]publishedConfig {
 			{"ghost.conf", 4, nil},
 			{"moodle.conf", 4, nil},
 			{"jellyfin.conf", 4, nil},
-			{"laravel.conf", 8, []string{"/index.php/behind", "/other.php"}},
+			{"laravel.conf", 8, []string{"/index.php/behind"}},
 			{"paperless.conf", 4, nil},
 			{"users.conf", 4, nil},
 		},
@@ -174,23 +174,22 @@ func published() map[string][]publishedConfig {
 			{"rails.conf", 4, nil},
 			{"plausible.conf", 4, nil},
 			{"several-apps.conf", 4, nil},
-			// Folders and hidden files belong to the front controller, and so do dumps.
-			{"wordpress.conf", 20, []string{"/.htaccess", "/dump.sql", "/wp-admin/.htaccess", "/wp-admin/includes", "/wp-admin/includes/", "/wp-content", "/wp-content/", "/wp-content/uploads", "/wp-content/uploads/", "/wp-content/uploads/.htaccess"}},
+			{"wordpress.conf", 20, nil},
 			{"phpmyadmin.conf", 4, nil},
-			{"django.conf", 8, []string{"/media", "/static"}},
-			{"mediawiki.conf", 20, []string{"/w/COPYING"}},
-			{"owncloud.conf", 40, []string{"/.htaccess", "/cloud/.htaccess"}},
+			{"django.conf", 8, nil},
+			{"mediawiki.conf", 20, nil},
+			{"owncloud.conf", 40, nil},
 			{"keycloak.conf", 4, nil},
 		},
 		"caddy": {
 			{"gitea.Caddyfile", 4, nil},
 			{"vaultwarden.Caddyfile", 4, nil},
-			{"nextcloud.Caddyfile", 4, nil},
+			{"nextcloud.Caddyfile", 4, []string{"/apps/x/a.css/"}}, // Caddy leads a file with a slash behind to the file
 			{"authelia.Caddyfile", 4, nil},
 			{"immich.Caddyfile", 4, nil},
 			{"mastodon.Caddyfile", 4, nil},
 			{"frankenphp.Caddyfile", 4, nil},
-			{"homeassistant.Caddyfile", 4, nil},
+			{"homeassistant.Caddyfile", 4, []string{"/private"}},
 			{"ghost.Caddyfile", 4, nil},
 			{"spa.Caddyfile", 4, nil},
 		},
