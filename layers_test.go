@@ -84,7 +84,7 @@ var layers = [][]room{
 		{"internal/process", "confine gogc handover steer"},
 	},
 	{
-		{"internal/wire", "dictionary | compress | lean | h2 message negotiate send | netset | condition epoll field lookup proxyline stall urlpath"},
+		{"internal/wire", "dictionary | compress | lean pages | h2 message negotiate send | netset | condition epoll field lookup proxyline stall urlpath"},
 	},
 	{
 		{"internal/bytesize", "."},

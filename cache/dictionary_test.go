@@ -24,8 +24,8 @@ func named(content string) string {
 	return ":" + base64.StdEncoding.EncodeToString(sum[:]) + ":"
 }
 
-// pages is an API whose answers vary by what a test says.
-func pages(vary string) *origin {
+// threads is an API whose answers vary by what a test says.
+func threads(vary string) *origin {
 	return &origin{answer: func(_ int, r *http.Request) *http.Response {
 		pairs := []string{"Cache-Control", "public, max-age=60", "Content-Type", "application/json", "Etag", `"x"`}
 		if vary != "" {
@@ -38,7 +38,7 @@ func pages(vary string) *origin {
 // TestDictionaries: what clients have shortens what they get next.
 func TestDictionaries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		up := pages("Accept-Encoding")
+		up := threads("Accept-Encoding")
 		h := newCache(t, Options{Dictionaries: dictionary.Rules{"/items*"}}, up)
 		defer h.Close()
 		const both = "gzip, br, dcb, dcz"
@@ -110,7 +110,7 @@ func TestDictionariesAreEverybodys(t *testing.T) {
 				if c.options.Dictionaries == nil {
 					c.options.Dictionaries = dictionary.Rules{"/items*"}
 				}
-				h := newCache(t, c.options, pages(c.vary))
+				h := newCache(t, c.options, threads(c.vary))
 				defer h.Close()
 				for page := range 3 {
 					for range 3 {

@@ -16,6 +16,7 @@ import (
 	"millrace/internal/wire/dictionary"
 	"millrace/internal/wire/field"
 	"millrace/internal/wire/negotiate"
+	"millrace/internal/wire/pages"
 	"millrace/internal/wire/send"
 	"millrace/proxy"
 )
@@ -275,7 +276,7 @@ func (x *exchange) refuse(status int, text string) {
 	x.addStatus(h, nil, statusName+"; fwd=miss; detail=only-if-cached")
 	h["Cache-Control"] = []string{"no-store"}
 	x.h.cors.Apply(h, x.r)
-	http.Error(x.w, text, status)
+	pages.Error(x.w, x.r, status, text)
 }
 
 // bodyless reports whether an answer with a status never has a body (RFC 9110, 6.4.1).

@@ -19,7 +19,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -31,6 +30,7 @@ import (
 	"millrace/images/params"
 	"millrace/internal/lane"
 	"millrace/internal/observe/meter"
+	"millrace/internal/wire/pages"
 	"millrace/internal/wire/send"
 	"millrace/static/original"
 	"millrace/store"
@@ -185,7 +185,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	wanted, err := h.want(r)
 	if err != nil {
-		h.refuse(w, err)
+		h.refuse(w, r, err)
 		return
 	}
 	c := h.choose(r.Context(), f, wanted)
@@ -232,7 +232,8 @@ func (h *Handler) serveOther(w http.ResponseWriter, r *http.Request) {
 	switch hints := h.options.Params.AcceptCH(); {
 	case h.options.OnlyImages:
 		h.meters.Served.Add("refused extension")
-		respondText(w, r, http.StatusBadRequest, "File extension not allowed!\n")
+		w.Header()["Cache-Control"] = []string{"no-cache"}
+		pages.Error(w, r, http.StatusBadRequest, "File extension not allowed!")
 	case hints != "":
 		h.source.ServeOriginal(w, r, original.Terms{Header: http.Header{"Accept-Ch": {hints}}})
 	default:
@@ -241,23 +242,11 @@ func (h *Handler) serveOther(w http.ResponseWriter, r *http.Request) {
 }
 
 // refuse answers a request for a size that is not allowed.
-func (h *Handler) refuse(w http.ResponseWriter, err error) {
+func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	h.meters.Served.Add("refused size")
-	status := http.StatusBadRequest
+	status, text := http.StatusBadRequest, err.Error()
 	if !errors.Is(err, params.ErrRefused) {
-		status = http.StatusInternalServerError
+		status, text = http.StatusInternalServerError, ""
 	}
-	http.Error(w, err.Error(), status)
-}
-
-// respondText answers with a line.
-func respondText(w http.ResponseWriter, r *http.Request, status int, text string) {
-	header := w.Header()
-	header["Content-Type"] = []string{"text/plain; charset=utf-8"}
-	header["X-Content-Type-Options"] = []string{"nosniff"}
-	header["Cache-Control"] = []string{"no-cache"}
-	w.WriteHeader(status)
-	if r.Method != http.MethodHead {
-		_, _ = io.WriteString(w, text) // an error is the client's leaving
-	}
+	pages.Error(w, r, status, text)
 }

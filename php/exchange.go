@@ -14,6 +14,7 @@ import (
 
 	"millrace/internal/observe/trace"
 	"millrace/internal/upstream/fastcgi"
+	"millrace/internal/wire/pages"
 	"millrace/internal/wire/send"
 )
 
@@ -212,5 +213,5 @@ func (x *exchange) fail(w http.ResponseWriter, r *http.Request, err error) {
 		hint = "is php-fpm running, and may this user write to its socket (listen.owner)?"
 	}
 	x.h.errors.Error("php: no answer", "script", x.target.script, "err", err, "hint", hint)
-	http.Error(w, "The application does not answer.", status)
+	pages.Error(w, r, status, "The application does not answer.")
 }

@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"millrace/internal/observe/trace"
-	"millrace/internal/route/site"
 	"millrace/internal/upstream/fastcgi"
 	"millrace/internal/upstream/spool"
 	"millrace/internal/wire/netset"
+	"millrace/internal/wire/pages"
 )
 
 // Deps are what the job works with.
@@ -118,7 +118,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case t.redirect:
 		toFolder(w, r)
 	case t.hidden:
-		http.Error(w, "Nothing is here.", http.StatusNotFound)
+		pages.Error(w, r, http.StatusNotFound, "")
 	case t.script == "":
 		h.files.ServeHTTP(w, r)
 	default:
@@ -170,7 +170,7 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
 		panic(http.ErrAbortHandler)
 	}
-	http.Error(w, site.Refusal(status), status)
+	pages.Error(w, r, status, "")
 }
 
 // place waits until php-fpm may be asked.
@@ -189,7 +189,7 @@ func (h *Handler) place(w http.ResponseWriter, r *http.Request) bool {
 		panic(http.ErrAbortHandler)
 	case <-time.After(h.options.Wait):
 		w.Header().Set("Retry-After", "1")
-		http.Error(w, "The application is busy. Please try again.", http.StatusServiceUnavailable)
+		pages.Error(w, r, http.StatusServiceUnavailable, "The application is busy.")
 		return false
 	}
 }

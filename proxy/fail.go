@@ -2,17 +2,12 @@ package proxy
 
 import (
 	"crypto/rand"
-	"encoding/json"
-	"fmt"
 	"net/http"
-	"strconv"
-	"strings"
 
 	"millrace/internal/observe/trace"
-	"millrace/internal/route/site"
 	"millrace/internal/upstream"
-	"millrace/internal/wire/field"
 	"millrace/internal/wire/message"
+	"millrace/internal/wire/pages"
 )
 
 const (
@@ -27,14 +22,11 @@ const (
 	idLength = 10 // of a failure's id: 50 bits
 
 	maxTarget = 256 // bytes of a request's target in a log line
-
-	maxAccept = 16 // members of Accept that are looked at
 )
 
 // Fail answers when the upstream did not: 502, 503 or 504 with an id. The error
 // log has the same id and the cause. The client learns nothing about
-// the upstream. The body is JSON for clients that prefer it. If r's own
-// client has gone away, nothing is logged.
+// the upstream. If r's own client has gone away, nothing is logged.
 //
 // The response's header must not have been sent. Fields that are already set are kept, except
 // those that describe a body.
@@ -55,29 +47,12 @@ func (h *Handler) Fail(w http.ResponseWriter, r *http.Request, err error) {
 	if status == http.StatusServiceUnavailable {
 		header.Set("Retry-After", retryAfter)
 	}
-	body := fmt.Sprintf("%s The log has the cause under %s.\n", explain(status), id)
-	header.Set("Content-Type", "text/plain; charset=utf-8")
-	if prefersJSON(r.Header["Accept"]) {
-		header.Set("Content-Type", "application/json")
-		// Strings and numbers always encode.
-		b, _ := json.Marshal(struct {
-			Error  string `json:"error"`
-			Status int    `json:"status"`
-			ID     string `json:"id"`
-		}{explain(status), status, id})
-		body = string(b) + "\n"
+	header.Set("Cache-Control", "no-store")
+	text := ""
+	if status == http.StatusServiceUnavailable {
+		text = "The server behind this site is overloaded or down."
 	}
-	finish(w, r, status, body)
-}
-
-func explain(status int) string {
-	switch status {
-	case http.StatusServiceUnavailable:
-		return "The server behind this site is overloaded or down; please try again soon."
-	case http.StatusGatewayTimeout:
-		return "The server behind this site took too long to answer."
-	}
-	return "The server behind this site could not be reached, or gave no proper answer."
+	pages.ErrorOf(w, r, status, text, id)
 }
 
 // Refuse answers requests that must not reach any upstream, and reports whether
@@ -123,12 +98,8 @@ func refusal(q *message.Request) int {
 // refuse answers a request that is not passed on.
 func refuse(w http.ResponseWriter, r *http.Request, status int) {
 	clearBody(w.Header())
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	body := site.Refusal(status) + "\n"
-	if status == http.StatusLoopDetected {
-		body = "This request loops between proxies.\n"
-	}
-	finish(w, r, status, body)
+	w.Header().Set("Cache-Control", "no-store")
+	pages.Error(w, r, status, "")
 }
 
 // clearBody removes what describes a body that will not be sent, and its lifetime.
@@ -138,18 +109,6 @@ func clearBody(header http.Header) {
 		"Accept-Ranges", "Etag", "Last-Modified", "Expires", "Age", "Trailer",
 	} {
 		delete(header, name)
-	}
-}
-
-// finish sends an answer of our own.
-func finish(w http.ResponseWriter, r *http.Request, status int, body string) {
-	header := w.Header()
-	header.Set("Cache-Control", "no-store")
-	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(status)
-	if r.Method != http.MethodHead {
-		_, _ = w.Write([]byte(body)) // a client that went away has lost nothing
 	}
 }
 
@@ -163,39 +122,4 @@ func shortTarget(r *http.Request) string {
 		target = target[:maxTarget] + "…"
 	}
 	return target
-}
-
-// prefersJSON reports whether a client would rather have JSON than text: its Accept
-// names JSON, and no other readable type before it or with more weight. Browsers
-// that load a page do not, nor does curl.
-func prefersJSON(lines []string) bool {
-	json, text, members := 0, 0, 0
-	for member := range field.QuotedMembers(lines) {
-		if members++; members > maxAccept {
-			return json > text
-		}
-		name, q := acceptMember(member)
-		switch {
-		case name == "application/json" || strings.HasPrefix(name, "application/") && strings.HasSuffix(name, "+json"):
-			json = max(json, q)
-		case strings.HasPrefix(name, "text/") && json < q:
-			text = max(text, q)
-		}
-	}
-	return json > text
-}
-
-// acceptMember reads `type/subtype;q=0.5`, the weight in thousandths. An invalid
-// weight counts as zero.
-func acceptMember(s string) (name string, q int) {
-	name, params, more := strings.Cut(s, ";")
-	q = 1000
-	for more {
-		var p string
-		p, params, more = field.Cut(params, ';')
-		if key, value, _ := strings.Cut(strings.TrimSpace(p), "="); strings.EqualFold(key, "q") {
-			q, _ = field.Weight(value)
-		}
-	}
-	return strings.ToLower(strings.TrimSpace(name)), q
 }

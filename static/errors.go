@@ -3,8 +3,8 @@ package static
 import (
 	"errors"
 	"net/http"
-	"strconv"
 
+	"millrace/internal/wire/pages"
 	"millrace/internal/wire/send"
 )
 
@@ -46,16 +46,8 @@ func (h *Handler) notFound(w http.ResponseWriter, r *http.Request) {
 	send.ServeStatus(w, r, http.StatusNotFound, rules.under(u.answer, pathOf(r), false))
 }
 
-// respondStatus answers with the status and its name.
+// respondStatus answers with an error.
 func respondStatus(w http.ResponseWriter, r *http.Request, status int) {
-	body := strconv.Itoa(status) + " " + http.StatusText(status) + "\n"
-	h := w.Header()
-	h["Content-Type"] = []string{"text/plain; charset=utf-8"}
-	h["Content-Length"] = []string{strconv.Itoa(len(body))}
-	h["X-Content-Type-Options"] = nosniff
-	h["Cache-Control"] = []string{pageCache} // 404 and 405 may be cached without it (RFC 9110, 15.1)
-	w.WriteHeader(status)
-	if r.Method != http.MethodHead {
-		_, _ = w.Write([]byte(body)) // an error is the client's leaving
-	}
+	w.Header()["Cache-Control"] = []string{pageCache} // 404 and 405 may be cached without it (RFC 9110, 15.1)
+	pages.Error(w, r, status, "")
 }

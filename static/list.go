@@ -1,11 +1,8 @@
 package static
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
-	"fmt"
-	"html"
 	"io/fs"
 	"net/http"
 	"net/url"
@@ -14,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"millrace/internal/wire/pages"
 )
 
 // maxListed bounds the names of one listing: each is looked at.
@@ -56,8 +55,8 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, name string) bool
 	if err != nil {
 		return false
 	}
-	by, down := query.Get("sort"), query.Get("order") == "desc"
-	sortListed(entries, by, down)
+	o := orderOf(query)
+	o.sort(entries)
 	header := w.Header()
 	header["Cache-Control"] = []string{pageCache}
 	header["Vary"] = []string{"Accept"}
@@ -70,8 +69,9 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, name string) bool
 		}
 	} else {
 		header["Content-Type"] = []string{"text/html" + charset}
-		header["Content-Security-Policy"] = []string{"default-src 'none'; style-src 'unsafe-inline'"}
-		body = h.listing(r.URL.Path, entries, all, by, down)
+		header["Content-Security-Policy"] = []string{pages.Policy(listStyle)}
+		p := listPage{path: r.URL.Path, list: entries, order: o, all: all, archives: h.options.Archives}
+		body = p.html()
 	}
 	header["Content-Length"] = []string{strconv.Itoa(len(body))}
 	if r.Method != http.MethodHead {
@@ -85,8 +85,7 @@ func asJSON(r *http.Request, query url.Values) bool {
 	if f := query.Get("format"); f != "" {
 		return f == "json"
 	}
-	accept := strings.Join(r.Header["Accept"], ",")
-	return strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/html")
+	return pages.FormOf(r.Header["Accept"]) == pages.JSON
 }
 
 // entries are the names in a folder that clients may see; all is false where
@@ -167,60 +166,4 @@ func (t *tree) names(dir string, n int) (names []string, err error) {
 		err = nil // io.EOF of an empty folder, too
 	}
 	return names, err
-}
-
-func sortListed(list []listed, by string, down bool) {
-	slices.SortStableFunc(list, func(a, b listed) int {
-		c := 0
-		switch by {
-		case "size":
-			c = cmp.Compare(a.Size, b.Size)
-		case "date":
-			c = a.Modified.Compare(b.Modified)
-		}
-		c = cmp.Or(c, strings.Compare(a.Name, b.Name))
-		if down {
-			c = -c
-		}
-		return cmp.Or(strings.Compare(b.Type, a.Type), c) // folders first
-	})
-}
-
-// listing is the page.
-func (h *Handler) listing(path string, list []listed, all bool, by string, down bool) []byte {
-	var b bytes.Buffer
-	title := html.EscapeString(path)
-	fmt.Fprintf(&b, `<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>%s</title>
-<style>body{font:1rem/1.5 system-ui,sans-serif;margin:2rem}table{border-collapse:collapse}td,th{padding:.1rem 1rem .1rem 0;text-align:left}td.n{text-align:right;font-variant-numeric:tabular-nums}</style>
-</head><body><h1>%s</h1>
-<table><thead><tr>`, title, title)
-	for _, column := range []string{"name", "size", "date"} {
-		order := ""
-		if column == cmp.Or(by, "name") && !down {
-			order = "&amp;order=desc"
-		}
-		fmt.Fprintf(&b, `<th><a href="?sort=%s%s">%s</a></th>`, column, order, column)
-	}
-	b.WriteString("</tr></thead><tbody>\n")
-	if path != "/" {
-		b.WriteString("<tr><td><a href=\"../\">../</a></td><td></td><td></td></tr>\n")
-	}
-	for _, e := range list {
-		slash, size := "", strconv.FormatInt(e.Size, 10)
-		if e.Type == "folder" {
-			slash, size = "/", ""
-		}
-		fmt.Fprintf(&b, "<tr><td><a href=\"./%s%s\">%s%s</a></td><td class=\"n\">%s</td><td>%s</td></tr>\n",
-			url.PathEscape(e.Name), slash, html.EscapeString(e.Name), slash, size, e.Modified.Format(time.DateTime))
-	}
-	b.WriteString("</tbody></table>\n")
-	if !all {
-		fmt.Fprintf(&b, "<p>Only %d of the names are shown.</p>\n", maxListed)
-	}
-	if h.options.Archives {
-		b.WriteString("<p><a href=\"?archive=zip\">zip</a> <a href=\"?archive=tar.gz\">tar.gz</a></p>\n")
-	}
-	b.WriteString("</body></html>\n")
-	return b.Bytes()
 }

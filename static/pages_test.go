@@ -193,6 +193,7 @@ func TestListing(t *testing.T) {
 	if _ = json.Unmarshal(w.Body.Bytes(), &list); list[1].Name != "a:b" || list[2].Name != "a.txt" {
 		t.Errorf("by size: %+v", list)
 	}
+	h.listsForPeople(t)
 	if w := ask(h, http.MethodGet, "/d"); w.Code != 301 {
 		t.Errorf("/d: %d", w.Code)
 	}

@@ -108,8 +108,8 @@ func TestRuleFiles(t *testing.T) {
 			{"/_redirects", 404, "nothing", "max-age=7", false},
 			{"/_headers", 404, "nothing", "max-age=7", false},
 			{"/_HEADERS~", 404, "nothing", "max-age=7", false},
-			{"/secret/a.txt", 403, "403 Forbidden\n", "no-cache", false},
-			{"/peek", 403, "403 Forbidden\n", "no-cache", false},
+			{"/secret/a.txt", 403, "You may not see this page. If you think you should, ask the owner of the site.\n", "no-cache", false},
+			{"/peek", 403, "You may not see this page. If you think you should, ask the owner of the site.\n", "no-cache", false},
 		} {
 			w := ask(h, "GET", c.target)
 			got := w.Body.String()

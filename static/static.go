@@ -73,8 +73,8 @@ type Options struct {
 	// file has. Scripts, images and what else a page asks for stay 404.
 	SPA string `yaml:"spa"`
 	// Listing lists folders without an index: as HTML, or as JSON for who
-	// accepts that, sorted by ?sort=name, size or date and &order=desc. Hidden and
-	// private files are left out.
+	// accepts that, sorted by ?sort=name (file2 before file10), size or date and
+	// &order=desc. Hidden and private files are left out.
 	Listing bool `yaml:"listing"`
 	// Archives lets listed folders be had as a whole: ?archive=zip or tar.gz, up
 	// to 10000 files and 1 GiB.

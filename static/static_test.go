@@ -132,8 +132,8 @@ func TestSite(t *testing.T) {
 				{"HEAD", "/nothing", 404, "", "text/html; charset=utf-8", pageCache},
 				{"GET", "/robots.txt/", 404, missing, "text/html; charset=utf-8", pageCache},
 				{"GET", "/robots.txt/x", 404, missing, "text/html; charset=utf-8", pageCache},
-				{"POST", "/", 405, "405 Method Not Allowed\n", "text/plain; charset=utf-8", pageCache},
-				{"OPTIONS", "/", 405, "405 Method Not Allowed\n", "text/plain; charset=utf-8", pageCache},
+				{"POST", "/", 405, "Requests with this method are not possible here.\n", "text/plain; charset=utf-8", pageCache},
+				{"OPTIONS", "/", 405, "Requests with this method are not possible here.\n", "text/plain; charset=utf-8", pageCache},
 			} {
 				res, body := ask(c.method, c.target)
 				got := res.Header

@@ -21,6 +21,7 @@ import (
 	"millrace/internal/lane"
 	"millrace/internal/observe/meter"
 	"millrace/internal/upstream"
+	"millrace/internal/wire/pages"
 	"millrace/proxy"
 	"millrace/websocket/channels"
 	"millrace/websocket/client"
@@ -255,7 +256,7 @@ func (h *Handler) serveChannels(w http.ResponseWriter, r *http.Request) bool {
 	case "/", "/ws":
 		return false
 	default:
-		http.NotFound(w, r)
+		pages.Error(w, r, http.StatusNotFound, "")
 	}
 	return true
 }
@@ -291,7 +292,7 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, what *channels.
 	case http.StatusUnauthorized: // RFC 9110, 15.5.2
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
-	http.Error(w, what.Text, what.Status)
+	pages.Error(w, r, what.Status, what.Text)
 }
 
 func asRefusal(err error) *channels.Refusal {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"millrace/internal/lane"
+	"millrace/internal/wire/pages"
 	"millrace/internal/wire/send"
 	"millrace/static/original"
 	"millrace/store"
@@ -189,17 +189,8 @@ func (s *Source) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// respond answers with a line.
+// respond answers with an error.
 func respond(w http.ResponseWriter, r *http.Request, status int, text string) {
-	text = strconv.Itoa(status) + " " + text + "\n"
-	maps.Copy(w.Header(), http.Header{
-		"Content-Type":           {"text/plain; charset=utf-8"},
-		"Content-Length":         {strconv.Itoa(len(text))},
-		"X-Content-Type-Options": nosniff,
-		"Cache-Control":          {"no-cache"}, // 404 may be cached without it (RFC 9110, 15.1)
-	})
-	w.WriteHeader(status)
-	if r.Method != http.MethodHead {
-		_, _ = io.WriteString(w, text) // an error is the client's leaving
-	}
+	w.Header()["Cache-Control"] = []string{"no-cache"} // 404 may be cached without it (RFC 9110, 15.1)
+	pages.Error(w, r, status, text)
 }

@@ -115,7 +115,7 @@ sites:
     /fails: {respond: x, plugins: [{module: %[6]q}]}
 `, filepath.Join(dir, "users"), m.router, m.auth, up, dir, m.trap), func(w *way) {
 		for path, want := range map[string]string{
-			"/denied":    "403 403 Forbidden",
+			"/denied":    "403 Your address may not see this page. If you think it should, ask the owner of the site.",
 			"/signed":    "401 who are you",
 			"/open":      "200 hello world",
 			"/both":      "401 who are you",
@@ -124,7 +124,7 @@ sites:
 			"/f/x":       "401 who are you",
 			"/x":         "404 no such page",
 			"/moved":     "308",
-			"/fails":     "500 500 Internal Server Error",
+			"/fails":     "500 Something went wrong on the server. Try again in a moment.",
 			"/host/../x": "301",
 		} {
 			for range 3 {

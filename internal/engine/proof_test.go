@@ -301,7 +301,7 @@ func TestPagesAreForEverybody(t *testing.T) {
     '@app': {proxy: '`+app+`'}
 `, func(w *way) {
 		forged := []string{"Cookie", "session=evil", "Authorization", "Bearer evil", "X-User", "root", "X_user", "root"}
-		for path, want := range map[string]string{"/in/x": "401 /page|||", "/closed/x": "403 403 Forbidden\n", "/nothing": "404 404 Not Found\n"} {
+		for path, want := range map[string]string{"/in/x": "401 /page|||", "/closed/x": "403 You may not see this page. If you think you should, ask the owner of the site.\n", "/nothing": "404 Nothing is here. Check the address for mistakes, or start at the front page of the site.\n"} {
 			if resp, body := w.ask("GET", path, "", forged...); fmt.Sprint(resp.StatusCode, " ", body) != want {
 				w.Errorf("%s: %d %q, want %q", path, resp.StatusCode, body, want)
 			}

@@ -28,7 +28,7 @@ func TestRefusalsAreAlike(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(files, "index.html"), []byte("page"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const tooLarge = "The request's body is larger than this server accepts.\n"
+	const tooLarge = "The request's body is larger than this server accepts. Send less at once.\n"
 	everyWay(t, fmt.Sprintf(`
 limits: {body_bytes: 1KiB}
 sites:
@@ -97,7 +97,7 @@ sites:
 			"a long header":       {"/", []string{"X-Long", strings.Repeat("x", 100<<10)}, "431 " + kind + "431 Request Header Fields Too Large"},
 			"a large header":      {"/", []string{"X-Long", strings.Repeat("x", 200<<10)}, "431 " + kind + "431 Request Header Fields Too Large"},
 			"a long path":         {"/" + strings.Repeat("x", 100<<10), nil, "431 " + kind + "431 Request Header Fields Too Large"},
-			"another host":        {"/", []string{"Host", "elsewhere.example"}, "404 " + own + "No site is served under this host name.\n"},
+			"another host":        {"/", []string{"Host", "elsewhere.example"}, "404 " + own + "No site is served under this host name. Check the address; if it is right, the owner of the site has to add the name to this server.\n"},
 		} {
 			for _, method := range []string{"GET", "DELETE"} {
 				if strings.HasPrefix(c.want, "431") && strings.HasSuffix(w.Name(), "/h2") {

@@ -325,7 +325,7 @@ routes:
 		says(t, url+"/up/fine", 200, "fine")
 		says(t, url+"/cached/fine", 200, "fine")
 		says(t, url+"/up/broken", 503, "nicely down")
-		says(t, url+"/dead/", 502, "502 Bad Gateway")
+		says(t, url+"/dead/", 502, "The server behind this site could not be reached")
 	}
 	resp, _ := ask(t, http.MethodGet, url+"/up/broken", "If-None-Match", "*", "Range", "bytes=0-1")
 	if resp.StatusCode != 503 || resp.Header.Get("Retry-After") != "7" || resp.Header.Get("X-Inner") != "" {

@@ -15,6 +15,7 @@ import (
 	"millrace/internal/route/match"
 	"millrace/internal/route/site"
 	"millrace/internal/wire/netset"
+	"millrace/internal/wire/pages"
 	"millrace/internal/wire/urlpath"
 )
 
@@ -120,7 +121,7 @@ func (t *try) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	i, path, query, ok := t.find(r, t.has)
 	if !ok {
 		lane.Decline(r)
-		http.Error(w, "Nothing is here.", http.StatusNotFound)
+		pages.Error(w, r, http.StatusNotFound, "")
 		return
 	}
 	if i > 0 || path != r.URL.Path { // it holds only while those before it are not there
@@ -132,7 +133,7 @@ func (t *try) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	lane.Decline(r)
 	if t.status != 0 {
-		http.Error(w, strconv.Itoa(t.status)+" "+http.StatusText(t.status), t.status)
+		pages.Error(w, r, t.status, "")
 		return
 	}
 	next := site.WithPath(r, path, query)
@@ -140,11 +141,11 @@ func (t *try) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	tries, _ := r.Context().Value(triesKey{}).(int)
 	switch {
 	case route == nil:
-		http.Error(w, "Nothing is here.", http.StatusNotFound)
+		pages.Error(w, r, http.StatusNotFound, "")
 	case path == r.URL.Path && route == t.of:
 		t.job.ServeHTTP(w, r) // its own 404
 	case tries >= maxTries:
-		http.Error(w, "508 Loop Detected", http.StatusLoopDetected)
+		pages.Error(w, r, http.StatusLoopDetected, "The rules of this site lead in a circle. Only its owner can change that.")
 	default:
 		if own := route.OwnGate; own != nil && own != t.own {
 			if _, answered := own.At(r.URL.Path, r.URL.RawPath).Admit(w, r, t.clients.Of(r)); answered {

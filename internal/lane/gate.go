@@ -4,10 +4,12 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"millrace/internal/access/admit"
+	"millrace/internal/wire/pages"
 	"millrace/internal/wire/send"
 )
 
@@ -19,11 +21,11 @@ type gate struct {
 	// plain: the server changes nothing of a refusal, so the lane can send it.
 	plain  bool
 	always http.Header
-	last   atomic.Pointer[refusal]
+	last   [pages.Forms]atomic.Pointer[refusal]
 }
 
-// refusal is the answer to a client that the gate refuses. It is kept for others that get
-// the same.
+// refusal is the answer to a client that the gate refuses, in one form. It is kept for others
+// that get the same.
 type refusal struct {
 	limit    *admit.Limit // nil: the address is denied
 	seconds  int64        // of Retry-After
@@ -58,28 +60,29 @@ func (c *Conn) applyGate(as choice, q *request, b []byte, now time.Time, s *Sett
 	switch {
 	case v.Passes():
 		return as
-	case !r.gate.plain || v.Proof != "" || v.Caught || s.Tracer != nil:
+	case !r.gate.plain || v.Proof != "" || v.Caught || s.Tracer != nil || q.repeats(hdrAccept):
 		return choice{}
 	case v.Denied:
 		c.lane.meters.Refused.Address.Add(c.shard, 1)
 	default:
 		c.lane.meters.Refused.Rate.Add(c.shard, 1)
 	}
-	return r.refusalFor(v).whole()
+	return r.refusalFor(v, view(q.value(b, hdrAccept))).whole()
 }
 
-// refusalFor returns the answer for a verdict that refuses.
-func (r *response) refusalFor(v admit.Verdict) *response {
-	seconds := v.Seconds()
-	if last := r.gate.last.Load(); last != nil && last.limit == v.Limit && last.seconds == seconds {
+// refusalFor returns the answer for a verdict that refuses a client with this Accept.
+func (r *response) refusalFor(v admit.Verdict, accept string) *response {
+	seconds, lines := v.Seconds(), [...]string{accept}
+	kept := &r.gate.last[pages.FormOf(lines[:])]
+	if last := kept.Load(); last != nil && last.limit == v.Limit && last.seconds == seconds {
 		return last.response
 	}
 	w := recorder{header: http.Header{}}
-	v.Refuse(&w)
+	v.Refuse(&w, &http.Request{Method: http.MethodGet, Header: http.Header{"Accept": {strings.Clone(accept)}}})
 	a := &send.Answer{Status: w.status, Header: w.header, Body: w.body, Size: int64(len(w.body))}
 	made := newResponse(a, Rule{answerRules: answerRules{always: r.gate.always}}, r.job)
 	made.noLog = r.noLog
-	r.gate.last.Store(&refusal{v.Limit, seconds, made})
+	kept.Store(&refusal{v.Limit, seconds, made})
 	return made
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 
+	"millrace/internal/wire/pages"
 	"millrace/internal/wire/send"
 )
 
@@ -227,7 +228,7 @@ func (h *handler) unavailable(w http.ResponseWriter, r *http.Request, err error)
 	case errors.Is(err, errBusy):
 		h.log.Warn("a plugin is busy", "instances", h.options.Instances, "method", r.Method, "target", r.RequestURI)
 		w.Header().Set("Retry-After", "1")
-		http.Error(w, "503 Service Unavailable", http.StatusServiceUnavailable)
+		pages.Error(w, r, http.StatusServiceUnavailable, "")
 	default:
 		h.failed(w, r, "start", err)
 	}
@@ -242,7 +243,7 @@ func (h *handler) failed(w http.ResponseWriter, r *http.Request, phase string, e
 		h.report(r, phase, err)
 	}
 	clear(w.Header())
-	http.Error(w, strconv.Itoa(status)+" "+http.StatusText(status), status)
+	pages.Error(w, r, status, "")
 }
 
 // report logs why a guest has failed.

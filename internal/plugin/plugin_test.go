@@ -205,7 +205,7 @@ func TestFailures(t *testing.T) {
 			h := Handler([]*Plugin{p}, http.HandlerFunc(hello))
 			for range 3 { // with one instance: each of them is new
 				res := serve(h, "GET", "/", "")
-				if body := text(t, res); name != "answer not held" && (res.StatusCode != 500 || body != "500 Internal Server Error\n") {
+				if body := text(t, res); name != "answer not held" && (res.StatusCode != 500 || body != "Something went wrong on the server. Try again in a moment.\n") {
 					t.Errorf("%d %q", res.StatusCode, body)
 				}
 			}

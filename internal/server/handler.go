@@ -2,7 +2,6 @@ package server
 
 import (
 	"crypto/rand"
-	"fmt"
 	"net/http"
 	"net/url"
 	"runtime/debug"
@@ -16,6 +15,7 @@ import (
 	"millrace/internal/wire/h2"
 	"millrace/internal/wire/lean"
 	"millrace/internal/wire/message"
+	"millrace/internal/wire/pages"
 	"millrace/internal/wire/stall"
 )
 
@@ -79,7 +79,7 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		if r.Header["Expect"] != nil {
 			lane.EndInput(r) // the client sends no body after a refusal
 		}
-		http.Error(w, site.Refusal(http.StatusRequestEntityTooLarge), http.StatusRequestEntityTooLarge)
+		pages.Error(w, r, http.StatusRequestEntityTooLarge, "")
 		return
 	}
 	if r.ContentLength != 0 && r.Method != http.MethodConnect { // a CONNECT has a tunnel, no body
@@ -148,7 +148,7 @@ func refuseEarly(w *writer, r *http.Request, no h2.Refusal) bool {
 	case no.Status != 0:
 		no.Answer(w)
 	case status != 0:
-		http.Error(w, why, status)
+		pages.Error(w, r, status, why)
 	case badExpectation(r): // the same answer as net/http's
 		w.Header()["Content-Length"] = noLength
 		w.WriteHeader(http.StatusExpectationFailed)
@@ -227,15 +227,15 @@ func (v *visit) lookFor(r *http.Request, q *message.Request) *http.Request {
 		return r
 	}
 	if r.Method == http.MethodConnect && r.Header.Get(":protocol") == "" { // with it, RFC 8441
-		v.setRefusal(nil, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		v.setRefusal(nil, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Allow", "GET, HEAD") // RFC 9110, 15.5.6
-			http.Error(w, "This server is not a forward proxy.", http.StatusMethodNotAllowed)
+			pages.Error(w, r, http.StatusMethodNotAllowed, "This server is not a forward proxy.")
 		}))
 		return r
 	}
 	st := v.table.Site(r.Host)
 	if st == nil {
-		v.setRefusal(nil, refuse("No site is served under this host name.", http.StatusNotFound))
+		v.setRefusal(nil, refuse(pages.NoSite, http.StatusNotFound))
 		return r
 	}
 	if r.URL.Path == "*" {
@@ -254,7 +254,7 @@ func (v *visit) lookFor(r *http.Request, q *message.Request) *http.Request {
 		v.trap = st.Trap
 	}
 	if own {
-		v.setRefusal(st, refuse("Nothing is here.", http.StatusNotFound))
+		v.setRefusal(st, refuse("", http.StatusNotFound))
 		return r
 	}
 	f := st.Find(q)
@@ -264,7 +264,7 @@ func (v *visit) lookFor(r *http.Request, q *message.Request) *http.Request {
 	case f.Ambiguous:
 		v.setRefusal(st, refuse("This path can be read in more than one way.", http.StatusBadRequest))
 	case f.Route == nil:
-		v.setRefusal(st, refuse("Nothing is here.", http.StatusNotFound))
+		v.setRefusal(st, refuse("", http.StatusNotFound))
 	default:
 		v.setRoute(st, &f)
 		return f.Request(r)
@@ -273,7 +273,7 @@ func (v *visit) lookFor(r *http.Request, q *message.Request) *http.Request {
 }
 
 func refuse(text string, status int) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, text, status) })
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { pages.Error(w, r, status, text) })
 }
 
 // redirectTo sends the client to the clean form of its path.
@@ -312,5 +312,5 @@ func (s *Server) panicked(w *writer, r *http.Request, cause any) {
 	}
 	w.status, w.replaced, w.pages, w.appPages, w.forced = 0, "", nil, nil, 0 // no error page: it could panic, too
 	clear(w.Header())
-	http.Error(w, fmt.Sprintf("Something went wrong here; the log has the cause under %s.", id), http.StatusInternalServerError)
+	pages.ErrorOf(w, r, http.StatusInternalServerError, "", id)
 }

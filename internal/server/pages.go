@@ -2,10 +2,10 @@ package server
 
 import (
 	"net/http"
-	"strconv"
 
 	"millrace/internal/lane"
 	"millrace/internal/route/site"
+	"millrace/internal/wire/pages"
 )
 
 // noPage stands for a page that cannot be sent itself.
@@ -38,7 +38,7 @@ func (w *writer) page(r *http.Request) {
 	}
 	w.replaced, w.forced, w.status = "", 0, 0
 	onlyAdvice(header)
-	http.Error(w, strconv.Itoa(status)+" "+http.StatusText(status), status)
+	pages.Error(w, r, status, "")
 }
 
 // onlyAdvice keeps the fields of an answer that say what the client may do about it.

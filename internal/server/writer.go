@@ -127,6 +127,9 @@ func (w *writer) addFields() {
 // site's rules for header fields.
 func (w *writer) OwnPage() { w.visit.ownPage, w.pages, w.appPages = true, nil, nil }
 
+// RequestID is for [pages.Error].
+func (w *writer) RequestID() string { return w.visit.id }
+
 // PassOn notes that the answer comes from an application ([send.PassOn]).
 func (w *writer) PassOn() { w.pages = w.appPages }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"millrace/internal/observe/meter"
+	"millrace/internal/wire/pages"
 	"millrace/store/bus"
 	"millrace/websocket/auth"
 )
@@ -70,7 +71,7 @@ func (c *Channels) ServeEvents(w http.ResponseWriter, r *http.Request, leaving <
 	channels, refused, grant, no := c.admit(r)
 	if no != nil {
 		c.meters.Refused.Add(0, 1)
-		refuse(w, no, http.MethodGet)
+		refuse(w, r, no, http.MethodGet)
 		return
 	}
 	s := newStream(c, channels, grant)
@@ -82,7 +83,7 @@ func (c *Channels) ServeEvents(w http.ResponseWriter, r *http.Request, leaving <
 	s.refused = refused
 	if no := s.subscribe(parseCursor(last)); no != nil {
 		c.meters.Refused.Add(0, 1)
-		refuse(w, no, http.MethodGet)
+		refuse(w, r, no, http.MethodGet)
 		return
 	}
 	h.Set("Content-Type", "text/event-stream")
@@ -146,7 +147,7 @@ func (c *Channels) channelsOf(r *http.Request) ([]string, *Refusal) {
 }
 
 // refuse answers with an error.
-func refuse(w http.ResponseWriter, f *Refusal, allow string) {
+func refuse(w http.ResponseWriter, r *http.Request, f *Refusal, allow string) {
 	w.Header().Set("Cache-Control", "no-store")
 	switch f.Status {
 	case http.StatusMethodNotAllowed:
@@ -154,7 +155,7 @@ func refuse(w http.ResponseWriter, f *Refusal, allow string) {
 	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
-	http.Error(w, f.Text, f.Status)
+	pages.Error(w, r, f.Status, f.Text)
 }
 
 // run writes events until something ends the stream, and returns what. Its first bytes

@@ -45,7 +45,7 @@ const (
 func (c *Channels) ServePublish(w http.ResponseWriter, r *http.Request) {
 	messages, no := c.publication(w, r)
 	if no != nil {
-		refuse(w, no, http.MethodPost)
+		refuse(w, r, no, http.MethodPost)
 		return
 	}
 	ctx, cancel := publishContext(r.Context())
@@ -53,7 +53,7 @@ func (c *Channels) ServePublish(w http.ResponseWriter, r *http.Request) {
 	for i := range messages {
 		m, err := c.hub.Publish(ctx, messages[i])
 		if err != nil {
-			refuse(w, c.notPublished(err, messages, i), http.MethodPost)
+			refuse(w, r, c.notPublished(err, messages, i), http.MethodPost)
 			return
 		}
 		messages[i] = m

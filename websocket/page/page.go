@@ -8,6 +8,8 @@ import (
 	_ "embed"
 	"net/http"
 	"strconv"
+
+	"millrace/internal/wire/pages"
 )
 
 // Kind says which page is meant.
@@ -68,7 +70,7 @@ func Handler(k Kind) http.Handler {
 		h := w.Header()
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			h.Set("Allow", "GET, HEAD")
-			http.Error(w, "This is a page for trying out WebSockets: ask with GET.", http.StatusMethodNotAllowed)
+			pages.Error(w, r, http.StatusMethodNotAllowed, "This is a page for trying out WebSockets: ask with GET.")
 			return
 		}
 		h.Set("Content-Type", f.contentType)

@@ -9,7 +9,6 @@ package admit
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -17,6 +16,7 @@ import (
 
 	"millrace/internal/access/challenge"
 	"millrace/internal/wire/message"
+	"millrace/internal/wire/pages"
 )
 
 // MaxRates is how many limits one request may be counted by: its site's and its
@@ -168,7 +168,7 @@ func (g *Gate) TakeProof(w http.ResponseWriter, r *http.Request, client netip.Ad
 		v = g.open.Ask(&about)
 	}
 	if !v.Passes() {
-		v.Refuse(w)
+		v.Refuse(w, r)
 		return v
 	}
 	ownPage(w)
@@ -179,7 +179,7 @@ func (g *Gate) TakeProof(w http.ResponseWriter, r *http.Request, client netip.Ad
 // Answer answers a request that is not admitted, as the verdict says.
 func (g *Gate) Answer(w http.ResponseWriter, r *http.Request, client netip.Addr, now time.Time, v Verdict) {
 	if v.Proof == "" {
-		v.Refuse(w)
+		v.Refuse(w, r)
 		return
 	}
 	status := http.StatusForbidden
@@ -202,19 +202,14 @@ func ownPage(w http.ResponseWriter) {
 func (v Verdict) Seconds() int64 { return int64((v.Wait + time.Second - 1) / time.Second) }
 
 // Refuse answers a request that is not admitted, and for which no proof would help.
-func (v Verdict) Refuse(w http.ResponseWriter) {
-	status, text := http.StatusForbidden, "403 Forbidden\n"
-	h := w.Header()
-	if !v.Denied {
-		seconds := v.Seconds()
-		h.Set("Retry-After", strconv.FormatInt(seconds, 10))
-		h.Set("RateLimit-Policy", v.Limit.policy)
-		h.Set("RateLimit", fmt.Sprintf("%q;r=0;t=%d", v.Limit.name, seconds))
-		status, text = http.StatusTooManyRequests, fmt.Sprintf("Too many requests: try again in %d s.\n", seconds)
+func (v Verdict) Refuse(w http.ResponseWriter, r *http.Request) {
+	if v.Denied {
+		pages.Error(w, r, http.StatusForbidden, "Your address may not see this page. If you think it should, ask the owner of the site.")
+		return
 	}
-	h.Set("Content-Type", "text/plain; charset=utf-8")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Content-Length", strconv.Itoa(len(text))) // as [http.Error] has it, but for this
-	w.WriteHeader(status)
-	_, _ = io.WriteString(w, text) // the client may be gone
+	h, seconds := w.Header(), v.Seconds()
+	h.Set("Retry-After", strconv.FormatInt(seconds, 10))
+	h.Set("RateLimit-Policy", v.Limit.policy)
+	h.Set("RateLimit", fmt.Sprintf("%q;r=0;t=%d", v.Limit.name, seconds))
+	pages.Error(w, r, http.StatusTooManyRequests, "")
 }

@@ -185,7 +185,7 @@ func TestRefuse(t *testing.T) {
 			t.Errorf("%d %v", w.Code, h)
 		}
 		w = httptest.NewRecorder()
-		Verdict{Denied: true}.Refuse(w)
+		Verdict{Denied: true}.Refuse(w, r)
 		if w.Code != http.StatusForbidden {
 			t.Error(w.Code)
 		}

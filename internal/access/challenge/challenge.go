@@ -23,6 +23,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"millrace/internal/wire/pages"
 )
 
 const (
@@ -57,8 +59,9 @@ type Challenge struct {
 //go:embed page.html
 var page string
 
-//go:embed page.css
-var style string
+const style = pages.Style + `button{font:inherit;padding:.5rem 1.25rem;border:2px solid var(--mark);border-radius:.375rem;background:var(--mark);color:var(--back);cursor:pointer}
+button:focus-visible{outline:3px solid var(--text);outline-offset:2px}
+`
 
 //go:embed page.js
 var script string
@@ -144,7 +147,7 @@ func (c *Challenge) Ask(w http.ResponseWriter, r *http.Request, why string, clie
 		h.Set("Retry-After", strconv.Itoa(c.seconds()))
 	}
 	if accept := r.Header.Get("Accept"); accept != "" && !strings.Contains(accept, "text/html") && !strings.Contains(accept, "*/*") || r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost {
-		http.Error(w, "This client looks automated. A person opens the address in a browser, and is let in after a moment.", status)
+		pages.Error(w, r, status, "This client looks automated. A person opens the address in a browser, and is let in after a moment.")
 		return
 	}
 	when := strconv.FormatInt(now.UnixMilli(), 36)
@@ -191,12 +194,12 @@ func Proves(method, query string) bool {
 func (c *Challenge) Take(w http.ResponseWriter, r *http.Request, client netip.Addr, now time.Time) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxProof))
 	if err != nil {
-		http.Error(w, "This is no proof.", http.StatusBadRequest)
+		pages.Error(w, r, http.StatusBadRequest, "This is no proof: go back and try again.")
 		return
 	}
 	form, err := url.ParseQuery(string(body))
 	if err != nil {
-		http.Error(w, "This is no proof.", http.StatusBadRequest)
+		pages.Error(w, r, http.StatusBadRequest, "This is no proof: go back and try again.")
 		return
 	}
 	why, err := c.check(form.Get("token"), form.Get("nonce"), client, now)
@@ -205,7 +208,7 @@ func (c *Challenge) Take(w http.ResponseWriter, r *http.Request, client netip.Ad
 		return
 	}
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+		pages.Error(w, r, http.StatusBadRequest, "This is no proof: go back and try again.")
 		return
 	}
 	until := strconv.FormatInt(now.Add(c.terms.Lasts).Unix(), 36)
@@ -227,7 +230,7 @@ func (c *Challenge) check(token, nonce string, client netip.Addr, now time.Time)
 	when, mac, _ := strings.Cut(rest, ".")
 	at, err := strconv.ParseInt(when, 36, 64)
 	if err != nil || why == "" || len(why) > maxNonce || strings.Trim(why, "abcdefghijklmnopqrstuvwxyz") != "" || len(nonce) > maxNonce {
-		return "", errors.New("this is no proof: go back and try again")
+		return "", errors.New("this is no proof")
 	}
 	age := now.Sub(time.UnixMilli(at))
 	switch {

@@ -61,15 +61,15 @@ func (s *Signed) check() map[string]error {
 // admit implements way.
 func (s *Signed) admit(r *http.Request) (visitor, *refusal) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return visitor{}, &refusal{status: http.StatusForbidden}
+		return visitor{}, &refusal{status: http.StatusForbidden, text: "This link is not valid. Ask for a new one where you have it from."}
 	}
 	asked := urlpath.AsSent(r)
 	until, ok := s.valid(asked)
 	switch {
 	case !ok:
-		return visitor{}, &refusal{status: http.StatusForbidden}
+		return visitor{}, &refusal{status: http.StatusForbidden, text: "This link is not valid. Ask for a new one where you have it from."}
 	case !time.Now().Before(until):
-		return visitor{}, &refusal{status: http.StatusGone}
+		return visitor{}, &refusal{status: http.StatusGone, text: "This link has expired. Ask for a new one where you have it from."}
 	}
 	// Whoever else may have the file has another signature: the job's answer must
 	// not depend on it, nor may who answers for it learn how to ask again.

@@ -11,7 +11,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"millrace/internal/wire/field"
 	"millrace/internal/wire/message"
 	"millrace/internal/wire/netset"
+	"millrace/internal/wire/pages"
 	"millrace/internal/wire/send"
 )
 
@@ -198,7 +198,8 @@ type refusal struct {
 	status    int
 	challenge string      // WWW-Authenticate; "" for none
 	fields    http.Header // nil: none
-	body      []byte      // nil: the status as text
+	text      string      // what is wrong; "": as the status has it
+	body      []byte      // in place of a text; nil: none
 }
 
 // A way decides whether a request is let in. It is safe for concurrent use.
@@ -285,12 +286,12 @@ func (g *Gated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if len(r.Header["Authorization"]) > 1 { // the job might go by another one than the gate (RFC 9110, 5.3)
-		(&refusal{status: http.StatusBadRequest}).send(w)
+		(&refusal{status: http.StatusBadRequest}).send(w, r)
 		return
 	}
 	who, no := g.way.admit(r)
 	if no != nil {
-		no.send(w)
+		no.send(w, r)
 		return
 	}
 	if g.user != "" && who.user != "" {
@@ -355,7 +356,7 @@ func passesFor(have, name string) bool {
 	return have == name || len(have) == len(name) && !field.Plain(have) && field.Fold(have) == field.Fold(name)
 }
 
-func (no *refusal) send(w http.ResponseWriter) {
+func (no *refusal) send(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	maps.Copy(header, no.fields)
 	if no.challenge != "" {
@@ -363,7 +364,7 @@ func (no *refusal) send(w http.ResponseWriter) {
 	}
 	header.Set("Cache-Control", "no-store")
 	if no.body == nil {
-		http.Error(w, strconv.Itoa(no.status)+" "+http.StatusText(no.status), no.status)
+		pages.Error(w, r, no.status, no.text)
 		return
 	}
 	send.NoGuess(header)

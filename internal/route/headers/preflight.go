@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"millrace/internal/wire/field"
+	"millrace/internal/wire/pages"
 )
 
 const (
@@ -35,7 +36,7 @@ func (p *CORS) Preflight(w http.ResponseWriter, r *http.Request) bool {
 	h := w.Header()
 	h["Vary"] = append(slices.Clip(h["Vary"]), preflightVary) // also where the answer is constant: it costs nothing here
 	if p.rule(origin) < 0 {
-		http.Error(w, "this origin may not read here", http.StatusForbidden)
+		pages.Error(w, r, http.StatusForbidden, "This origin may not read here.")
 		return true
 	}
 	h[allowOrigin] = p.constant

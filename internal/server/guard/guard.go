@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"millrace/internal/wire/pages"
 )
 
 // The statuses that a Redirect and a Deny may use.
@@ -192,11 +194,11 @@ func ToHTTPS(port string, known func(host string) bool) http.Handler {
 		host, ok := hostname(r.Host)
 		uri := r.URL.RequestURI()
 		if !ok || r.Method == http.MethodConnect || !strings.HasPrefix(uri, "/") {
-			http.Error(w, "400 Bad Request", http.StatusBadRequest)
+			pages.Error(w, r, http.StatusBadRequest, "")
 			return
 		}
 		if !known(host) {
-			http.Error(w, "No site is served under this host name.", http.StatusNotFound)
+			pages.Error(w, r, http.StatusNotFound, pages.NoSite)
 			return
 		}
 		redirect(w, "https://"+host+suffix+uri, http.StatusPermanentRedirect)
@@ -253,8 +255,7 @@ func (d Deny) Check() map[string]error {
 // Handler returns the handler that answers every request with the status.
 func (d Deny) Handler() http.Handler {
 	status := cmp.Or(d.Status, http.StatusForbidden)
-	text := strconv.Itoa(status) + " " + http.StatusText(status)
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, text, status)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		pages.Error(w, r, status, "")
 	})
 }

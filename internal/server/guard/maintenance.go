@@ -8,8 +8,11 @@ import (
 	"net/http"
 	"time"
 
+	"millrace/internal/lane"
 	"millrace/internal/route/match"
 	"millrace/internal/wire/netset"
+	"millrace/internal/wire/pages"
+	"millrace/internal/wire/send"
 )
 
 // defaultRetry is when clients are told to come back.
@@ -50,11 +53,20 @@ func (o Maintenance) Check() map[string]error {
 
 func (o Maintenance) respond() Respond {
 	after := cmp.Or(o.RetryAfter, defaultRetry)
-	text := o.Text
-	if text == "" && o.File == "" {
-		text = "This site is being worked on. Please come back in a while.\n"
+	return Respond{Status: http.StatusServiceUnavailable, Text: o.Text, File: o.File, RetryAfter: int(math.Ceil(after.Seconds()))}
+}
+
+// builtIn answers where the config has neither a page nor a text.
+func (o Respond) builtIn() http.Handler {
+	var answers [pages.Forms]*send.Answer
+	for form := range answers {
+		answers[form] = pages.Prepare(pages.Form(form), o.Status, "This site is being worked on.", o.RetryAfter)
 	}
-	return Respond{Status: http.StatusServiceUnavailable, Text: text, File: o.File, RetryAfter: int(math.Ceil(after.Seconds()))}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a := answers[pages.FormOf(r.Header["Accept"])]
+		lane.Offer(r, a, lane.Rule{VaryOn: []string{"Accept"}})
+		send.Serve(w, r, a)
+	})
 }
 
 // Compile returns which requests are turned away, and what answers them.
@@ -67,7 +79,11 @@ func (o Maintenance) Compile(in *match.Scope) (*match.Matcher, http.Handler, err
 	for _, err := range faults {
 		return nil, nil, fmt.Errorf("maintenance.allow: %w", err)
 	}
-	h, err := o.respond().Handler()
+	answer := o.respond()
+	if o.Text == "" && o.File == "" {
+		return m, answer.builtIn(), nil
+	}
+	h, err := answer.Handler()
 	if err != nil {
 		return nil, nil, fmt.Errorf("maintenance.file: %w", err)
 	}

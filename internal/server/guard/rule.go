@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"millrace/internal/route/match"
+	"millrace/internal/wire/pages"
 	"millrace/internal/wire/urlpath"
 )
 
@@ -109,7 +110,7 @@ func (d Redirect) Matched(of *match.Path, in *match.Scope) (http.Handler, error)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		location, ok := to.Location(match.Of(r), of.Captures(r.URL.Path))
 		if !ok {
-			http.Error(w, "Nothing is here.", http.StatusNotFound)
+			pages.Error(w, r, http.StatusNotFound, "")
 			return
 		}
 		if own {
