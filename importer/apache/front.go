@@ -89,10 +89,7 @@ func (t *site) isFront(c *context, r *rule, files []*fileTest) bool {
 	if url == "/" {
 		t.through = append(t.through, c.through...)
 	}
-	t.fronts[url] = front{to: to}
-	if !strings.HasPrefix(r.target, "/") && !strings.HasPrefix(target, url) { // RewriteBase leads elsewhere
-		t.fronts[url] = front{to: to, line: r.line}
-	}
+	t.fronts[url] = front{to: to, line: r.line, away: !strings.HasPrefix(r.target, "/") && !strings.HasPrefix(target, url)}
 	return true
 }
 

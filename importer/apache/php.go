@@ -150,7 +150,7 @@ func (t *site) addPHP(p *place, node *draft.Node, scripts []string, key string) 
 	switch {
 	case !is:
 		php.Front = "off"
-	case query == "" && strings.HasSuffix(script, ".php") && !strings.HasPrefix(script, prefix) && f.line != nil:
+	case query == "" && strings.HasSuffix(script, ".php") && !strings.HasPrefix(script, prefix) && f.away:
 		php.Front = "off"
 		t.im.Leave(f.line, "the front controller "+script+" is none of this folder: what is not there answers 404 until you have written a rule that rewrites it")
 	case query != "" || !strings.HasSuffix(script, ".php") || !strings.HasPrefix(script, prefix):
@@ -173,6 +173,9 @@ func (t *site) addPHP(p *place, node *draft.Node, scripts []string, key string) 
 // (index.php?q=$1): it becomes a route of its own that try leads to, and a rule leads to
 // the other scripts.
 func (t *site) frontWithQuery(p *place, php *plan.PHP, script string) {
+	if f, _ := t.frontOf(p.path); f.line != nil {
+		t.im.Partly(f.line, "a script that is not there answers 404: the front controller is not asked")
+	}
 	if t.controllers.Get(script) != nil {
 		return
 	}

@@ -204,7 +204,7 @@ func (t *site) passesMissing(c *context, r *rule, files []*fileTest) error {
 	if err != nil {
 		return err
 	}
-	t.fronts[cmp.Or(c.url, "/")] = front{do.Get("route").Plain(), !slices.ContainsFunc(files, func(f *fileTest) bool { return f.kind == 'd' }), nil}
+	t.fronts[cmp.Or(c.url, "/")] = front{do.Get("route").Plain(), !slices.ContainsFunc(files, func(f *fileTest) bool { return f.kind == 'd' }), nil, false}
 	t.markRule(r, draft.Translated, "")
 	return nil
 }

@@ -27,8 +27,9 @@ type context struct {
 // front is a front controller: what answers for paths that are no files.
 type front struct {
 	to    string
-	files bool // folders are none of what is there
-	line  *draft.Directive
+	files bool             // folders are none of what is there
+	line  *draft.Directive // nil: not by a rule
+	away  bool             // RewriteBase leads out of the folder
 }
 
 // try are the places where a file is looked for before it answers.

@@ -166,6 +166,10 @@ func TestNobodyGetsIn(t *testing.T) {
 			Config: "a {\n@n {\nnot {\npath /login\nremote_ip 10.0.0.0/8\n}\n}\nrespond @n 403\nreverse_proxy h:1\n}",
 			Want:   []string{"{except: ['~(?i)^/login$'], deny: {}}", "{address: ['!10.0.0.0/8'], deny: {}}"}, Not: []string{remove},
 		},
+		"paths of one length": {
+			Config: "http://a {\nhandle /x.jpg {\nreverse_proxy h:1\n}\nhandle /*.jpg {\nrespond 404\n}\n}",
+			Want:   []string{"rules:\n      # /etc/caddy/Caddyfile:6: respond 404\n      - {regex: '(?i)^/[^/]*\\.jpg$', deny: {status: 404}}\n    routes:"},
+		},
 		"a prefix that is taken away without its slash": {
 			Config: "http://a {\nhandle_path /app* {\nreverse_proxy h:1\n}\nroute /b* {\nuri strip_prefix /b\nreverse_proxy h:2\n}\nroute /ws {\nuri strip_prefix /ws\nreverse_proxy h:3\n}\nreverse_proxy h:4\n}",
 			Want:   []string{"strip_prefix: /app/", "strip_prefix: /b/", "{regex: '(?i)^/app[^/]', deny: {status: 404}}", "{regex: '(?i)^/b[^/]', deny: {status: 404}}", "/ws:", "- {path: '.*', to: /}"},

@@ -1,6 +1,7 @@
 package caddy
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -56,11 +57,10 @@ func sorted(list []*draft.Directive) []*draft.Directive {
 		}
 		hasA, hasB := matched(a), matched(b)
 		pa, pb := path(a), path(b)
+		bareA, bareB := strings.TrimSuffix(pa, "*"), strings.TrimSuffix(pb, "*")
 		switch {
-		case pa != "" && pb != "" && len(strings.TrimSuffix(pa, "*")) != len(strings.TrimSuffix(pb, "*")):
-			return len(strings.TrimSuffix(pb, "*")) - len(strings.TrimSuffix(pa, "*"))
-		case pa != "" && pb != "" && pa != pb:
-			return strings.Count(pa, "*") - strings.Count(pb, "*")
+		case pa != "" && pb != "" && pa != pb: // the longest, then by their letters, /*.jpg before /x.jpg
+			return cmp.Or(len(bareB)-len(bareA), strings.Compare(bareA, bareB), len(pa)-len(pb))
 		case hasA != hasB && hasA:
 			return -1
 		case hasA != hasB:

@@ -30,6 +30,10 @@ func TestNobodyGetsIn(t *testing.T) {
 			Config: "server { root /r; location / { try_files $uri $uri/ @front; } location @front { rewrite ^(.*)$ /index.php/$1 last; } location ~ \\.php(/|$) { fastcgi_pass unix:/p.sock; } }",
 			Want:   []string{"try: ['{path}', '{path}/', '/index.php{path}']"},
 		},
+		"a front controller for scripts that are not there": {
+			Config: "server { root /r; location / { proxy_pass http://h:1; } location ~ \\.php(/|$) { try_files $uri /index.php$is_args$args; fastcgi_pass unix:/p.sock; } location ~ ^/b/.*\\.php(/|$) { try_files $uri =404; fastcgi_pass unix:/q.sock; } }",
+			Want:   []string{"to: unix:/p.sock\n          only: '\\.php$'\n", "to: unix:/q.sock\n          only: '^/b/.*\\.php$'\n          front: 'off'"},
+		},
 		"a file named like a folder": {
 			Config: "server { root /r; location / { auth_basic x; auth_basic_user_file /p; } location /x.jpg/ { auth_basic off; } }",
 			Want:   []string{"- {path: '/x.jpg/**', route: '@x.jpg'}"},

@@ -31,6 +31,12 @@ func (t *site) fastcgi(l *location) *draft.Node {
 		return nil
 	}
 	php.Front = "off"
+	for _, text := range l.own("try_files").Words() { // what answers where there is no script
+		script, _, _ := strings.Cut(text, "$")
+		if name, is := strings.CutPrefix(strings.TrimSuffix(script, "?"), "/"); is && strings.HasSuffix(name, ".php") && text != l.own("try_files").Arg(0) {
+			php.Front = strings.TrimPrefix(name, "index.php")
+		}
+	}
 	return draft.Map().Set("static", draft.Map().Set("root", draft.Text(root)).Flow()).Set("php", php.Node())
 }
 

@@ -68,9 +68,13 @@ func (g *generator) nginxHandler() string {
 
 // nginxGuard is what a location asks of clients.
 func (g *generator) nginxGuard() string {
-	switch g.IntN(16) {
+	switch g.IntN(18) {
 	case 0, 1:
 		return "deny all;"
+	case 15:
+		return "satisfy all; allow 127.0.0.0/8; deny all; auth_basic x; auth_basic_user_file " + g.passwords + ";"
+	case 16:
+		return "satisfy any; allow 10.0.0.1; deny all; auth_basic off;"
 	case 2:
 		return "allow 10.0.0.1; deny all;"
 	case 3:
@@ -129,7 +133,9 @@ func (g *generator) nginxLocations(outer string, within, depth int) string {
 		}
 		seen[strings.TrimPrefix(modifier, "^~ ")+name] = true
 		body := g.nginxGuard() + " "
-		if g.often(85) {
+		if next == prefix && modifier != "= " && strings.HasSuffix(name, "/") && within != expression && g.often(15) {
+			body += "alias " + g.root + "/" + g.of("a", "b", "c/a") + "/;"
+		} else if g.often(85) {
 			body += g.nginxHandler()
 		} else {
 			body += g.of("return 403;", "return 404;", "return 410;", "deny all;", "return 301 /b/;")
