@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync/atomic"
 )
 
 // session is a connection while net/http has it. net/http cannot give one back, but it closes
@@ -12,7 +13,8 @@ import (
 // from a loop, the session says that it has ended, and its Close gives the connection back.
 type session struct {
 	*Conn
-	left bool // the connection is net/http's no more; for net/http's goroutine alone
+	left atomic.Bool // net/http was told that the connection has ended
+	over atomic.Bool // it was closed: from here on a loop has it. [http.Server.Close] may close it again.
 }
 
 // ConnectionState fills [http.Request.TLS].
@@ -34,8 +36,8 @@ func ForNetHTTP(nc NetConn) net.Conn {
 
 // Read implements [net.Conn].
 func (s *session) Read(p []byte) (int, error) {
-	if s.left || s.mayLeave() {
-		s.left = true
+	if s.left.Load() || s.mayLeave() {
+		s.left.Store(true)
 		return 0, io.EOF
 	}
 	return s.Conn.Read(p)
@@ -51,8 +53,11 @@ func (s *session) mayLeave() bool {
 
 // Close implements [net.Conn].
 func (s *session) Close() error {
-	if !s.left {
+	if !s.left.Load() {
 		return s.Conn.Close()
+	}
+	if s.over.Swap(true) {
+		return net.ErrClosed
 	}
 	c := s.Conn
 	if c.answeredBy = byLane; c.posted {
@@ -68,11 +73,11 @@ func (s *session) Close() error {
 func OnState(nc net.Conn, state http.ConnState) {
 	switch s := nc.(type) {
 	case *session:
-		if !s.left {
+		if !s.left.Load() {
 			s.onState(state)
 		}
 	case *tlsSession:
-		if !s.left {
+		if !s.left.Load() {
 			s.onState(state)
 		}
 	default:

@@ -2,6 +2,7 @@ package lane
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -104,9 +105,30 @@ func (x *stream) End(body, trailers []byte) error {
 // Reset implements [lean.FrameLink].
 func (x *stream) Reset() { x.out.Reset() }
 
-// ReadFrom implements [io.ReaderFrom].
-func (x *stream) ReadFrom(src io.Reader) (int64, error) {
-	return copyTo(src, func(p []byte) error { return x.send(nil, p) })
+// ReadFrom implements [io.ReaderFrom]. While the client takes nothing it holds no buffer.
+func (x *stream) ReadFrom(src io.Reader) (n int64, err error) {
+	for err == nil {
+		var m int
+		m, err = x.sendNext(src, x.out.Await())
+		n += int64(m)
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return n, err
+}
+
+// sendNext sends the next bytes of a reader, most at most.
+func (x *stream) sendNext(src io.Reader, most int) (n int, err error) {
+	buf := bufferPool.Get().(*[]byte)
+	defer bufferPool.Put(buf)
+	n, err = src.Read((*buf)[:min(most, len(*buf))])
+	if n > 0 {
+		if sent := x.send(nil, (*buf)[:n]); sent != nil {
+			return 0, sent
+		}
+	}
+	return n, err
 }
 
 // Hijack implements [lean.Link].

@@ -381,3 +381,29 @@ func TestInnerStaysForUploads(t *testing.T) {
 		t.Errorf("net/http has started %d times", r.host.starts)
 	}
 }
+
+// Await says how much of a body will be sent at once, when there is something.
+func TestBesideAwait(t *testing.T) {
+	r := start(t, pages(), http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+	r.ask(1, "/beside")
+	s, room := r.stream(), make(chan int)
+	r.must(s.Send(okBlock, nil, false))
+	r.next()
+	go func() { room <- s.Await() }()
+	select {
+	case n := <-room:
+		t.Error("room for", n)
+	case <-time.After(10 * time.Millisecond):
+	}
+	r.must(r.fr.WriteWindowUpdate(1, 5))
+	if n := <-room; n != 5 {
+		t.Error("room for", n)
+	}
+	r.must(s.Send(nil, []byte("whole"), false))
+	go func() { room <- s.Await() }()
+	r.must(r.fr.WriteRSTStream(1, http2.ErrCodeCancel))
+	<-room
+	if err := s.Send(nil, []byte("more"), true); !errors.Is(err, errGone) {
+		t.Error(err)
+	}
+}

@@ -121,6 +121,18 @@ func (s *Stream) sendPart(block, body []byte, end bool) (n int, last bool, err e
 	return n, last, c.writeLocked(out)
 }
 
+// Await waits until the client takes some of the body, and returns how much that is; 1 where
+// the stream is over, as Send says. So who makes the body needs no memory meanwhile.
+func (s *Stream) Await() int {
+	s.awaitWindow()
+	s.c.lockToWrite()
+	s.c.w.mu.unlock()
+	l := &s.c.flows
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return int(max(1, min(s.f.window, s.c.window.left(), maxOut)))
+}
+
 // awaitWindow waits until there is some of both windows, or the stream is over.
 func (s *Stream) awaitWindow() {
 	l := &s.c.flows

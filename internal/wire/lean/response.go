@@ -263,10 +263,8 @@ func (w *Response) send(p []byte) error {
 // ReadFrom implements [io.ReaderFrom].
 func (w *Response) ReadFrom(src io.Reader) (n int64, err error) {
 	const sniffed = 512
-	buf := copyPool.Get().(*[32 << 10]byte)
-	defer copyPool.Put(buf)
 	if !w.headed {
-		n, err = io.CopyBuffer(onlyWriter{w}, io.LimitReader(src, sniffed), buf[:])
+		n, err = w.copyFrom(io.LimitReader(src, sniffed))
 		if err != nil || n < sniffed {
 			return n, err
 		}
@@ -289,9 +287,16 @@ func (w *Response) ReadFrom(src io.Reader) (n int64, err error) {
 			w.err = err
 		}
 	} else {
-		more, err = io.CopyBuffer(onlyWriter{w}, src, buf[:])
+		more, err = w.copyFrom(src)
 	}
 	return n + more, err
+}
+
+// copyFrom writes all that a reader has.
+func (w *Response) copyFrom(src io.Reader) (int64, error) {
+	buf := copyPool.Get().(*[32 << 10]byte)
+	defer copyPool.Put(buf)
+	return io.CopyBuffer(onlyWriter{w}, src, buf[:])
 }
 
 // onlyWriter hides ReadFrom from io.Copy.
