@@ -36,7 +36,7 @@ var layers = [][]room{
 		{"packaging", "image rename sbom"},
 	},
 	{
-		{"cmd/internal", "cachecmd packcmd wscmd | servecmd | explaincmd imagescmd importcmd labcmd opscmd | cli"},
+		{"cmd/internal", "cachecmd docscmd packcmd wscmd | servecmd | explaincmd imagescmd importcmd labcmd opscmd | cli"},
 	},
 	{
 		{".", "."}, // package millrace: the library that other programs import
@@ -88,6 +88,7 @@ var layers = [][]room{
 	},
 	{
 		{"internal/bytesize", "."},
+		{"docs", "."},                      // the manual's pages
 		{"internal/process", "servertest"}, // for the tests of all others
 	},
 }
@@ -147,6 +148,7 @@ var thirdParty = map[string][]string{
 	"cmd/millrace":           {"github.com/alecthomas/kong"},
 	"cmd/internal/cli":       {"github.com/alecthomas/kong"},
 	"cmd/internal/cachecmd":  {"github.com/alecthomas/kong"},
+	"cmd/internal/docscmd":   {"github.com/yuin/goldmark"},
 	"cmd/internal/labcmd":    {"github.com/alecthomas/kong"},
 	"cmd/internal/imagescmd": {"github.com/alecthomas/kong"},
 	"cmd/internal/packcmd":   {"github.com/alecthomas/kong"},

@@ -42,6 +42,7 @@ import (
 
 	"millrace/cmd/internal/cachecmd"
 	"millrace/cmd/internal/cli"
+	"millrace/cmd/internal/docscmd"
 	"millrace/cmd/internal/explaincmd"
 	"millrace/cmd/internal/imagescmd"
 	"millrace/cmd/internal/importcmd"
@@ -74,6 +75,7 @@ type program struct {
 	Compare    importcmd.Compare  `cmd:"" name:"compare-config" help:"Run nginx, Caddy or Apache by its config and Millrace by its own, and show in what their answers differ."`
 	Version    cli.VersionCommand `cmd:"" help:"Print which millrace this is."`
 	Completion cli.Completion     `cmd:"" help:"Print a script that completes millrace's command line in a shell."`
+	Docs       docscmd.Docs       `cmd:"" help:"Show the manual in the terminal, or serve it as a site with a search."`
 	Man        cli.Man            `cmd:"" help:"Print the manual page (in roff: pipe it to \"man -l -\")."`
 
 	Health      opscmd.Health      `cmd:"" help:"Say whether a running server takes requests; the exit status is 0 if so. For a container's health check."`
@@ -213,7 +215,7 @@ func examples() cli.Examples {
 	all := cli.Examples{"": {"millrace serve ./public", "millrace cache http://127.0.0.1:5000", "millrace ws --channels", "millrace serve ./photos --images"}}
 	for _, more := range []cli.Examples{
 		cli.OwnExamples("millrace"), servecmd.Examples(), cachecmd.Examples(), wscmd.Examples(), imagescmd.Examples(), packcmd.Examples(),
-		opscmd.CertsExamples(), opscmd.PasswordExamples(), explaincmd.Examples(), importcmd.Examples(), opscmd.MaintenanceExamples(), opscmd.HealthExamples(), opscmd.SlowExamples(), opscmd.TopExamples(),
+		opscmd.CertsExamples(), opscmd.PasswordExamples(), explaincmd.Examples(), importcmd.Examples(), opscmd.MaintenanceExamples(), opscmd.HealthExamples(), docscmd.Examples(), opscmd.SlowExamples(), opscmd.TopExamples(),
 	} {
 		maps.Copy(all, more)
 	}

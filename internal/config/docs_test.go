@@ -33,6 +33,7 @@ func TestDocuments(t *testing.T) {
 	for file, made := range map[string][]byte{
 		schemaFile:    schema(t, comments),
 		referenceFile: reference(comments),
+		manualFile:    manualPage(comments),
 	} {
 		if *update {
 			if err := os.WriteFile(file, made, 0o644); err != nil {
@@ -350,8 +351,12 @@ func inlined(s reflect.Type, f field) string {
 func asJob(t reflect.Type) string {
 	route := reflect.TypeFor[Route]()
 	for _, job := range fieldsOf(route) {
-		if base(route.FieldByIndex(job.index).Type) == t {
-			return "sites[].routes.PATH." + job.name
+		if of := route.FieldByIndex(job.index).Type; base(of) == t {
+			name := "sites[].routes.PATH." + job.name
+			if of.Kind() == reflect.Slice {
+				name += "[]"
+			}
+			return name
 		}
 	}
 	return ""
