@@ -168,12 +168,14 @@ func (x *exchange) offer(o *object.Object, a *send.Answer, before []string) {
 		return // the lane does not know who asks, and compares headers as they came
 	}
 	facts := o.Facts
+	names, negotiated := x.variesOn(o)
 	lane.Offer(x.r, a, lane.Rule{
-		VaryOn:    x.variesOn(o),
-		Version:   x.version,
-		Also:      x.purges,
-		Expires:   x.began.Add(facts.TTL(x.began)),
-		WithQuery: true,
+		VaryOn:     names,
+		Negotiated: negotiated,
+		Version:    x.version,
+		Also:       x.purges,
+		Expires:    x.began.Add(facts.TTL(x.began)),
+		WithQuery:  true,
 		Lines: func(b []byte, now int64) []byte {
 			age, ttl := shown(&facts, time.Unix(now, 0))
 			b = strconv.AppendInt(append(b, "Age: "...), age, 10)
@@ -197,14 +199,16 @@ func (x *exchange) askedPlainly() bool {
 	return !x.h.trusting || !f.Has("Forwarded") && (!claimed || x.h.proxy.Trusts(x.head))
 }
 
-// variesOn lists the request headers that had a say in this answer.
-func (x *exchange) variesOn(o *object.Object) []string {
-	names := append(slices.Clone(o.Vary), x.set.Key.VariesOn()...)
+// variesOn lists the request headers that had a say in this answer. negotiated: with
+// Accept-Encoding only the encoding was chosen, by package negotiate.
+func (x *exchange) variesOn(o *object.Object) (names []string, negotiated bool) {
+	names = append(slices.Clone(o.Vary), x.set.Key.VariesOn()...)
 	if stored := x.h.tiers.Get(x.key); stored != nil { // one before it may be chosen by other fields
 		for _, other := range stored.Objects {
 			names = append(names, other.Vary...)
 		}
 	}
+	negotiated = !slices.Contains(names, "Accept-Encoding")
 	if x.h.packer.takes(o) {
 		names = append(names, "Accept-Encoding")
 	}
@@ -230,7 +234,7 @@ func (x *exchange) variesOn(o *object.Object) []string {
 		names = append(names, "Cache-Control", "Pragma")
 	}
 	slices.Sort(names)
-	return slices.Compact(names)
+	return slices.Compact(names), negotiated
 }
 
 // sendBody sends an answer that is not kept.

@@ -429,7 +429,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 var varyOnEncoding = []string{"Accept-Encoding"}
 
 func (u *use) rule() lane.Rule {
-	rule := lane.Rule{Version: u.snapshot.version, Used: u.again}
+	rule := lane.Rule{Version: u.snapshot.version, Used: u.again, Negotiated: true}
 	switch {
 	case u.snapshot.pictured && u.snapshot.vary:
 		rule.VaryOn = varyBoth

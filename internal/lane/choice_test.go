@@ -26,7 +26,7 @@ func (b *bench) rangeAnswer(body string) {
 		"Content-Location": {"/range"}, "Content-Type": {"text/plain; charset=utf-8"}, "Etag": {`"tag"`},
 		"Last-Modified": {modified.Format(http.TimeFormat)}, "X-Content-Type-Options": {"nosniff"},
 	}, Body: []byte(body), Size: int64(len(body)), ETag: `"tag"`, LastModified: modified}
-	b.lane.table.put(key{1, "/range", false}, demands{}, variant{anyCoding: true, response: newResponse(a, Rule{}, b.meters.Job("test"))})
+	b.lane.table.put(key{1, "/range", false}, demands{}, variant{response: newResponse(a, Rule{}, b.meters.Job("test"))})
 }
 
 // conditionals are requests for a hot answer that are not answered by all of it. A pair is a
@@ -136,7 +136,7 @@ func TestPartsPipelined(t *testing.T) {
 				if e := e[i].Load(); e != nil && e.target == "/range" {
 					a := *e.variants[0].response.answer
 					a.Body, a.File = nil, file
-					b.lane.table.put(e.key, demands{}, variant{anyCoding: true, response: newResponse(&a, Rule{}, b.meters.Job("test"))})
+					b.lane.table.put(e.key, demands{}, variant{response: newResponse(&a, Rule{}, b.meters.Job("test"))})
 				}
 			}
 		},

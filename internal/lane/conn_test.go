@@ -34,7 +34,7 @@ func newBench(tb testing.TB, s Settings) *bench {
 	b.scope.Sites.Store(sites)
 	b.lane = New(Options{}, s, []*Scope{b.scope}, m)
 	r := newResponse(answerOf("hello\n"), Rule{}, m.Job("test"))
-	b.lane.table.put(key{1, "/", false}, demands{}, variant{anyCoding: true, response: r})
+	b.lane.table.put(key{1, "/", false}, demands{}, variant{response: r})
 	return b
 }
 
@@ -138,7 +138,7 @@ func TestPipelineOfOneThatNeverReads(t *testing.T) {
 	b := newBench(t, patient)
 	defer b.lane.Close()
 	r := newResponse(answerOf(strings.Repeat("x", 15<<10)), Rule{}, b.meters.Job("test"))
-	b.lane.table.put(key{1, "/", false}, demands{}, variant{anyCoding: true, response: r})
+	b.lane.table.put(key{1, "/", false}, demands{}, variant{response: r})
 	server, client := socketPair(t)
 	c := b.lane.NewConn(server, b.scope, nil)
 	done := make(chan struct{})

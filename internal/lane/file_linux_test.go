@@ -36,7 +36,7 @@ func (b *bench) namedFileAnswer(t *testing.T, name, body string) *send.File {
 	file := send.NewFile(f)
 	t.Cleanup(file.Release)
 	a := &send.Answer{Header: http.Header{"Content-Length": {strconv.Itoa(len(body))}}, File: file, Size: int64(len(body))}
-	b.lane.table.put(key{1, "/file", false}, demands{}, variant{anyCoding: true, response: newResponse(a, Rule{}, b.meters.Job("test"))})
+	b.lane.table.put(key{1, "/file", false}, demands{}, variant{response: newResponse(a, Rule{}, b.meters.Job("test"))})
 	return file
 }
 
@@ -229,7 +229,7 @@ func TestOwnedFileShrinks(t *testing.T) {
 	defer b.lane.Close()
 	a := &send.Answer{Header: http.Header{"Content-Length": {"100"}}, File: b.fileAnswer(t, "short"), Size: 100}
 	a.File.WasSent(time.Now().Add(time.Hour).Unix())
-	b.lane.table.put(key{1, "/long", false}, demands{}, variant{anyCoding: true, response: newResponse(a, Rule{}, b.meters.Job("test"))})
+	b.lane.table.put(key{1, "/long", false}, demands{}, variant{response: newResponse(a, Rule{}, b.meters.Job("test"))})
 	client, left, _ := b.owned(t)
 	if _, err := io.WriteString(client, "GET /long HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
 		t.Fatal(err)

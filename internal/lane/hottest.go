@@ -85,8 +85,8 @@ func (l *Lane) hotRequest(e *entry, v *variant) (a HotRequest, size int, ok bool
 		a.Fields[name] = value
 		size += len(name) + len(value)
 	}
-	if !v.anyCoding && v.coding != codingAbsent {
-		put(names[hdrAcceptEncoding], v.coding.String())
+	if v.preference != 0 {
+		put(names[hdrAcceptEncoding], v.preference.String())
 	}
 	for i, id := range e.varyOn {
 		switch value := v.values[i]; {
@@ -97,22 +97,6 @@ func (l *Lane) hotRequest(e *entry, v *variant) (a HotRequest, size int, ok bool
 		}
 	}
 	return a, size + len(a.Target) + len(a.Host) + askedBytes, ok
-}
-
-// String lists the codings as Accept-Encoding does.
-func (c coding) String() (text string) {
-	for _, one := range []struct {
-		bit  coding
-		name string
-	}{{codingGzip, "gzip"}, {codingDeflate, "deflate"}, {codingBrotli, "br"}, {codingZstd, "zstd"}, {codingIdentity, "identity"}, {codingDCB, "dcb"}, {codingDCZ, "dcz"}} {
-		if c&one.bit != 0 {
-			if text != "" {
-				text += ", "
-			}
-			text += one.name
-		}
-	}
-	return text
 }
 
 // Header returns the request's header.

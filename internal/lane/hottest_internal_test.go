@@ -8,6 +8,7 @@ import (
 
 	"millrace/internal/observe/meter"
 	"millrace/internal/route/site"
+	"millrace/internal/wire/negotiate"
 	"millrace/internal/wire/send"
 )
 
@@ -16,15 +17,6 @@ func TestNames(t *testing.T) {
 	for id, name := range names {
 		if got := lookupHeader([]byte(name)); got != headerID(id) {
 			t.Errorf("%q is %d, not %d", name, got, id)
-		}
-	}
-}
-
-// TestCodings: what String says is read as the same set.
-func TestCodings(t *testing.T) {
-	for c := coding(1); c < codingAbsent; c++ { // an empty field is none
-		if got := codings([]byte(c.String())); got != c {
-			t.Errorf("%q is %d, not %d", c, got, c)
 		}
 	}
 }
@@ -44,11 +36,11 @@ func TestHottest(t *testing.T) {
 			t.Fatal("it was not taken")
 		}
 	}
-	put(7, "/cold", demands{}, variant{anyCoding: true})
-	put(7, "/hot", demands{}, variant{coding: codingGzip | codingBrotli})
-	put(7, "/hot", demands{}, variant{coding: codingAbsent})
-	put(7, "/vary", demands{varyOn: []headerID{hdrHost, hdrAccept, hdrCookie}}, variant{anyCoding: true, values: []string{"A.example:1", "image/webp", ""}})
-	put(8, "/gone", demands{}, variant{anyCoding: true})
+	put(7, "/cold", demands{}, variant{})
+	put(7, "/hot", demands{}, variant{negotiated: true, preference: negotiate.Of([]string{"gzip, br"})})
+	put(7, "/hot", demands{}, variant{negotiated: true})
+	put(7, "/vary", demands{varyOn: []headerID{hdrHost, hdrAccept, hdrCookie}}, variant{values: []string{"A.example:1", "image/webp", ""}})
+	put(8, "/gone", demands{}, variant{})
 	for i := range l.table.slots { // as find does
 		if e := l.table.slots[i].Load(); e != nil {
 			e.recent.Store(true)
@@ -61,7 +53,7 @@ func TestHottest(t *testing.T) {
 		}
 	}
 	hot := []HotRequest{
-		{Secure: true, Host: "a.example", Target: "/hot", Fields: map[string]string{"Accept-Encoding": "gzip, br"}},
+		{Secure: true, Host: "a.example", Target: "/hot", Fields: map[string]string{"Accept-Encoding": "br, gzip"}},
 		{Secure: true, Host: "a.example", Target: "/hot"},
 	}
 	if diff := cmp.Diff(hot, l.HotRequests(2, 1000)); diff != "" {
@@ -75,7 +67,7 @@ func TestHottest(t *testing.T) {
 		all[fmt.Sprint(a.Host, a.Target, a.Header())] = true
 	}
 	want := map[string]bool{
-		"a.example/hotmap[Accept-Encoding:[gzip, br]]": true, "a.example/hotmap[]": true,
+		"a.example/hotmap[Accept-Encoding:[br, gzip]]": true, "a.example/hotmap[]": true,
 		"a.example/coldmap[]": true, "A.example:1/varymap[Accept:[image/webp]]": true,
 	}
 	if diff := cmp.Diff(want, all); diff != "" {

@@ -288,7 +288,7 @@ type sourceKey struct{}
 // to b, to which r's spans refer. It accepts what match accepts, in HTTP/2's form
 // (RFC 9113, 8.3.1), and "te: trailers".
 func matchFields(b []byte, fields []hpack.HeaderField, r *request) (n int, ok bool) {
-	*r = request{coding: codingAbsent}
+	*r = request{}
 	p, rest, ok := splitPseudo(fields)
 	if !ok {
 		return 0, false

@@ -165,7 +165,7 @@ func headerOf(text []byte) http.Header {
 // matchParsed is match for a request that quic-go has parsed. The fields' values are
 // appended to b, to which q's spans refer. It accepts what match accepts.
 func matchParsed(b []byte, r *http.Request, q *request) (n int, ok bool) {
-	*q = request{coding: codingAbsent}
+	*q = request{}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead || r.ContentLength != 0 {
 		return 0, false
 	}

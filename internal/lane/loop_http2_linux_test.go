@@ -153,7 +153,7 @@ func TestLoopHTTP2ThatReadsLate(t *testing.T) {
 	b := newBench(t, patient)
 	defer b.lane.Close()
 	large := strings.Repeat("x", 60<<10)
-	b.lane.table.put(key{1, "/large", false}, demands{}, variant{anyCoding: true, response: newResponse(answerOf(large), Rule{}, b.meters.Job("test"))})
+	b.lane.table.put(key{1, "/large", false}, demands{}, variant{response: newResponse(answerOf(large), Rule{}, b.meters.Job("test"))})
 	for _, last := range []string{"/", "/cold"} {
 		c, before := b.http2(t, true), b.meters.Job("test").Fast.Requests()
 		const n = 150

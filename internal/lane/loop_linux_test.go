@@ -51,7 +51,7 @@ func TestOwnedThatPanics(t *testing.T) {
 	settings.Errors = slog.New(slog.NewTextHandler(&told, nil))
 	b := newBench(t, settings)
 	broken := newResponse(answerOf("x"), Rule{}, nil) // no job to count for
-	b.lane.table.put(key{1, "/broken", false}, demands{}, variant{anyCoding: true, response: broken})
+	b.lane.table.put(key{1, "/broken", false}, demands{}, variant{response: broken})
 	good, _, _ := b.owned(t)
 	bad, _, gone := b.owned(t)
 	if _, err := io.WriteString(bad, "GET /broken HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
@@ -74,7 +74,7 @@ func TestOwnedThatPanicsLeavesNothing(t *testing.T) {
 	b := newBench(t, settings)
 	defer b.lane.Close()
 	broken := newResponse(answerOf("not for others"), Rule{}, nil) // no job to count for
-	b.lane.table.put(key{1, "/broken", false}, demands{}, variant{anyCoding: true, response: broken})
+	b.lane.table.put(key{1, "/broken", false}, demands{}, variant{response: broken})
 	good, _, _ := b.owned(t)
 	bad, _, gone := b.owned(t)
 	if _, err := io.WriteString(bad, "GET /broken HTTP/1.1\r\nHost: a\r\n\r\n"+hotRequest); err != nil {
@@ -132,7 +132,7 @@ func TestOwnedThatReadsLate(t *testing.T) {
 	defer b.lane.Close()
 	body := strings.Repeat("x", 60<<10)
 	r := newResponse(answerOf(body), Rule{}, b.meters.Job("test"))
-	b.lane.table.put(key{1, "/large", false}, demands{}, variant{anyCoding: true, response: r})
+	b.lane.table.put(key{1, "/large", false}, demands{}, variant{response: r})
 	client, left, gone := b.owned(t)
 	const n = 40
 	wrote := make(chan struct{})

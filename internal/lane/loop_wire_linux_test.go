@@ -205,9 +205,9 @@ func TestWireThatReadsLate(t *testing.T) {
 	b := newBench(t, patient)
 	defer b.lane.Close()
 	body := strings.Repeat("x", 60<<10)
-	b.lane.table.put(key{1, "/large", false}, demands{}, variant{anyCoding: true, response: newResponse(answerOf(body), Rule{}, b.meters.Job("test"))})
+	b.lane.table.put(key{1, "/large", false}, demands{}, variant{response: newResponse(answerOf(body), Rule{}, b.meters.Job("test"))})
 	huge := strings.Repeat("y", 900<<10)
-	b.lane.table.put(key{1, "/huge", false}, demands{}, variant{anyCoding: true, response: newResponse(answerOf(huge), Rule{}, b.meters.Job("test"))})
+	b.lane.table.put(key{1, "/huge", false}, demands{}, variant{response: newResponse(answerOf(huge), Rule{}, b.meters.Job("test"))})
 	files := strings.Repeat("0123456789", 100<<10)
 	requests := strings.Repeat("GET /large HTTP/1.1\r\nHost: a\r\n\r\n", 20) + "GET /huge HTTP/1.1\r\nHost: a\r\n\r\n"
 	if b.fileAnswer(t, files).InMemory(0, int64(len(files))) {
@@ -240,7 +240,7 @@ func TestWireThatNeverReads(t *testing.T) {
 	b := newBench(t, s)
 	defer b.lane.Close()
 	huge := strings.Repeat("y", 900<<10)
-	b.lane.table.put(key{1, "/huge", false}, demands{}, variant{anyCoding: true, response: newResponse(answerOf(huge), Rule{}, b.meters.Job("test"))})
+	b.lane.table.put(key{1, "/huge", false}, demands{}, variant{response: newResponse(answerOf(huge), Rule{}, b.meters.Job("test"))})
 	w := b.wired(t)
 	if _, err := io.WriteString(w, "GET /huge HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
 		t.Fatal(err)
@@ -255,7 +255,7 @@ func TestWireThatPanics(t *testing.T) {
 	settings.Errors = slog.New(slog.NewTextHandler(&told, nil))
 	b := newBench(t, settings)
 	broken := newResponse(answerOf("x"), Rule{}, nil) // no job to count for
-	b.lane.table.put(key{1, "/broken", false}, demands{}, variant{anyCoding: true, response: broken})
+	b.lane.table.put(key{1, "/broken", false}, demands{}, variant{response: broken})
 	good, bad := b.wired(t), b.wired(t)
 	if _, err := io.WriteString(bad, "GET /broken HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
 		t.Fatal(err)

@@ -37,7 +37,6 @@ type request struct {
 	headers  [numKept]span // values of the kept headers; {0,0}: absent
 	repeated uint32        // kept headers that came more than once, by their ids: headers has the first
 	unknown  bool          // there are headers that no list has
-	coding   coding        // the set of codings in Accept-Encoding
 
 	// The fields, where another parser has read them: HTTP/2's, or HTTP/3's.
 	fields []hpack.HeaderField
@@ -170,7 +169,7 @@ func blank(c byte) bool { return c == ' ' || c == '\t' }
 // may have, and where all of them together decide.
 func (r *request) repeat(id headerID) bool {
 	switch id {
-	case hdrHost, hdrAcceptEncoding, hdrIfNoneMatch, hdrIfModifiedSince, hdrRange, hdrIfRange, hdrAvailableDictionary, hdrSecFetchSite:
+	case hdrHost, hdrIfNoneMatch, hdrIfModifiedSince, hdrRange, hdrIfRange, hdrAvailableDictionary, hdrSecFetchSite:
 		return false
 	}
 	r.repeated |= 1 << id
@@ -215,12 +214,6 @@ func finish(b []byte, r *request) verdict {
 	if r.has(hdrAvailableDictionary) && r.has(hdrSecFetchSite) && string(r.value(b, hdrSecFetchSite)) != "same-origin" {
 		return refused // net/http decides whether another origin may use a dictionary (RFC 9842, 9.3)
 	}
-	r.coding = codingAbsent
-	if s := r.headers[hdrAcceptEncoding]; s.to != 0 {
-		if r.coding = codings(b[s.from:s.to]); r.coding == codingUnknown {
-			return refused
-		}
-	}
 	return matched
 }
 
@@ -230,48 +223,3 @@ func (r *request) value(b []byte, id headerID) []byte {
 }
 
 func (r *request) has(id headerID) bool { return r.headers[id].to != 0 }
-
-// coding is a set of content codings. Two Accept-Encoding headers without
-// weights mean the same if they name the same codings.
-type coding uint16
-
-const (
-	codingGzip coding = 1 << iota
-	codingDeflate
-	codingBrotli
-	codingZstd
-	codingIdentity
-	codingDCB // with a dictionary (RFC 9842)
-	codingDCZ
-	codingAbsent                  // no such header: not the same as an empty set
-	codingUnknown coding = 0xffff // weights, wildcards, new codings: for net/http
-)
-
-// codings reads "gzip, deflate, br, zstd" (RFC 9110, 12.5.3).
-func codings(value []byte) (set coding) {
-	for {
-		token, rest, more := bytes.Cut(value, []byte{','})
-		switch string(bytes.TrimLeft(token, " ")) {
-		case "gzip":
-			set |= codingGzip
-		case "deflate":
-			set |= codingDeflate
-		case "br":
-			set |= codingBrotli
-		case "zstd":
-			set |= codingZstd
-		case "identity":
-			set |= codingIdentity
-		case "dcb":
-			set |= codingDCB
-		case "dcz":
-			set |= codingDCZ
-		default:
-			return codingUnknown
-		}
-		if !more {
-			return set
-		}
-		value = rest
-	}
-}

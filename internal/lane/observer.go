@@ -85,7 +85,7 @@ func (w *Observer) Settle(r *http.Request, status int, header http.Header, lengt
 		}
 	}
 	rule.VaryOn = slices.Concat(rule.VaryOn, alsoByForeign)
-	rule.WithQuery, rule.strict = true, true
+	rule.WithQuery, rule.strict, rule.Negotiated = true, true, false // middleware may look at the fields itself
 	Offer(r, a, rule)
 }
 

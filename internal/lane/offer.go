@@ -14,6 +14,7 @@ import (
 	"millrace/internal/observe/meter"
 	"millrace/internal/observe/trace"
 	"millrace/internal/wire/field"
+	"millrace/internal/wire/negotiate"
 	"millrace/internal/wire/send"
 )
 
@@ -42,11 +43,13 @@ func (v Version) Valid() bool { return v.gen == nil || v.gen.n.Load() == v.at }
 type Rule struct {
 	// VaryOn names every request header that the choice of the answer depended on,
 	// those of its Vary among them. The lane does not answer a request in which one
-	// of them differs. Accept-Encoding is compared as the set of codings that it
-	// names. An answer that varies on Authorization or Cookie is only sent to
+	// of them differs. An answer that varies on Authorization or Cookie is only sent to
 	// requests without them. A header whose values the lane does not keep must have been
 	// absent, and must be absent in those requests.
 	VaryOn []string
+	// Negotiated says that the answer depended on Accept-Encoding only through
+	// [negotiate.Of]. Then that is compared, and not the field.
+	Negotiated bool
 	// Version must have been taken before the answer's content was read.
 	Version Version
 	// Also is a second version that must be valid: Version may stand for one
@@ -91,10 +94,10 @@ func without(lines func([]byte, int64) []byte, drop func(name string) bool) func
 	}
 }
 
-// maxVaryOn bounds the headers besides Accept-Encoding that an answer may vary on: each is
-// compared at every hit, in a nanosecond or two. A cache varies on Host, Authorization,
-// Cookie, Cache-Control, Pragma, Origin and two or three that the answer's Vary names.
-const maxVaryOn = 12
+// maxVaryOn bounds the headers that an answer may vary on: each is compared at every hit, in a
+// nanosecond or two. A cache varies on Host, Authorization, Cookie, Cache-Control, Pragma,
+// Origin and two or three that the answer's Vary names.
+const maxVaryOn = 13
 
 // Offer lets the lane answer the next such request by itself. It does nothing where there is
 // no lane (in a test, in another program's server), or where the lane could not repeat the
@@ -119,8 +122,9 @@ func Offer(r *http.Request, a *send.Answer, rule Rule) {
 	}
 	if len(c.info.Vary) > 0 {
 		rule.VaryOn = slices.Concat(rule.VaryOn, c.info.Vary)
+		rule.Negotiated = rule.Negotiated && !slices.ContainsFunc(c.info.Vary, isAcceptEncoding)
 	}
-	d, v, ok := varyBy(r, rule.VaryOn)
+	d, v, ok := varyBy(r, &rule)
 	if !ok || !d.addGate(c.info.gate) {
 		return
 	}
@@ -159,12 +163,11 @@ func (r *Rule) valid() bool { return r.Version.Valid() && r.Also.Valid() }
 
 // varyBy returns what a request must have in common with r to get the same answer. ok is
 // false when the lane could not compare that.
-func varyBy(r *http.Request, names []string) (d demands, v variant, ok bool) {
-	v.anyCoding = true
-	if n := min(len(names), maxVaryOn); n > 0 {
+func varyBy(r *http.Request, rule *Rule) (d demands, v variant, ok bool) {
+	if n := min(len(rule.VaryOn), maxVaryOn); n > 0 {
 		d.varyOn, v.values = make([]headerID, 0, n), make([]string, 0, n)
 	}
-	for _, name := range names {
+	for _, name := range rule.VaryOn {
 		id := lookupHeader([]byte(name))
 		if id >= numKept {
 			if !d.addAbsent(name, id) || len(r.Header[textproto.CanonicalMIMEHeaderKey(name)]) > 0 {
@@ -172,19 +175,15 @@ func varyBy(r *http.Request, names []string) (d demands, v variant, ok bool) {
 			}
 			continue
 		}
+		if id == hdrAcceptEncoding && rule.Negotiated {
+			v.negotiated, v.preference = true, negotiate.Of(r.Header[names[id]])
+			continue
+		}
 		value, ok := varyValue(r, name, id)
 		switch {
 		case !ok:
 			return d, v, false
 		case slices.Contains(d.varyOn, id):
-		case id == hdrAcceptEncoding:
-			v.anyCoding, v.coding = false, codingAbsent
-			if value != "" {
-				v.coding = codings([]byte(value))
-			}
-			if v.coding == codingUnknown {
-				return d, v, false
-			}
 		case len(d.varyOn) == maxVaryOn:
 			return d, v, false
 		default:
@@ -194,6 +193,8 @@ func varyBy(r *http.Request, names []string) (d demands, v variant, ok bool) {
 	}
 	return d, v, true
 }
+
+func isAcceptEncoding(name string) bool { return strings.EqualFold(name, names[hdrAcceptEncoding]) }
 
 // varyValue returns the value of a kept header in r, "" when it is absent. ok is false when
 // the lane cannot tell requests apart by it.

@@ -12,7 +12,7 @@ func TestSweepEnds(t *testing.T) {
 	defer b.lane.Close()
 	var gen Generation
 	r := newResponse(answerOf("other\n"), Rule{Version: gen.Now()}, b.meters.Job("test"))
-	b.lane.table.put(key{1, "/other", false}, demands{}, variant{anyCoding: true, response: r})
+	b.lane.table.put(key{1, "/other", false}, demands{}, variant{response: r})
 	s, now := sweep{lane: b.lane}, time.Now()
 	b.meters.Clients.Add(1)
 	for range 2 * int(tableEvery/time.Second) {

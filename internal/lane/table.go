@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"millrace/internal/observe/meter"
+	"millrace/internal/wire/negotiate"
 	"millrace/internal/wire/send"
 )
 
@@ -39,6 +40,8 @@ type table struct {
 	budget int64
 	meters *meter.Meters
 
+	preferences preferences
+
 	full atomic.Bool     // an entry was evicted, and less than a quarter of the budget is free since
 	seen []atomic.Uint32 // marks of keys that were offered once: see admits; as many as slots
 
@@ -68,7 +71,7 @@ type entry struct {
 
 // demands are what all variants of an entry want of a request.
 type demands struct {
-	varyOn []headerID // kept headers that each variant has values of, besides Accept-Encoding
+	varyOn []headerID // kept headers that each variant has values of
 	absent []string   // fields that must not come, with their canonical names
 	// strict: no field may come that no list has, and none twice. It is for handlers of
 	// other programs, which do not say what they look at.
@@ -99,10 +102,10 @@ func (d *demands) allowRare(b []byte, q *request) bool {
 
 // variant is a response, and what a request must say to get it.
 type variant struct {
-	anyCoding bool // the answer does not vary on Accept-Encoding
-	coding    coding
-	values    []string // of varyOn; "": the field must be absent (an empty value never matches)
-	response  *response
+	negotiated bool // the answer varies on what Accept-Encoding comes to: preference
+	preference negotiate.Preference
+	values     []string // of varyOn; "": the field must be absent (an empty value never matches)
+	response   *response
 }
 
 func newTable(budget int64, meters *meter.Meters) *table {
@@ -142,7 +145,7 @@ func (t *table) lookup(site uint64, target []byte, withQuery bool, b []byte, q *
 		if e == nil || e.hash != h || e.site != site || e.withQuery != withQuery || e.target != string(target) {
 			continue
 		}
-		r := e.choose(b, q)
+		r := e.choose(b, q, &t.preferences)
 		if r == nil || !r.valid(second) {
 			return nil
 		}
@@ -163,15 +166,25 @@ func (t *table) hash(site uint64, target []byte, withQuery bool) uint64 {
 }
 
 // choose returns the response of the variant for a request, nil if there is none.
-func (e *entry) choose(b []byte, q *request) *response {
+func (e *entry) choose(b []byte, q *request, known *preferences) *response {
 	if !e.allow(b, q) {
 		return nil
 	}
+	var preference negotiate.Preference
+	asked := false
 next:
 	for i := range e.variants {
 		v := &e.variants[i]
-		if !v.anyCoding && v.coding != q.coding {
-			continue
+		if v.negotiated {
+			if !asked {
+				if q.repeats(hdrAcceptEncoding) {
+					return nil
+				}
+				preference, asked = known.of(q.value(b, hdrAcceptEncoding)), true
+			}
+			if v.preference != preference {
+				continue
+			}
 		}
 		for j, id := range e.varyOn {
 			if string(q.value(b, id)) != v.values[j] || q.repeats(id) {
@@ -283,7 +296,7 @@ func (e *entry) kept(v *variant) []variant {
 }
 
 func (v *variant) sameRequest(o *variant) bool {
-	if v.anyCoding != o.anyCoding || v.coding != o.coding || len(v.values) != len(o.values) {
+	if v.negotiated != o.negotiated || v.preference != o.preference || len(v.values) != len(o.values) {
 		return false
 	}
 	for i := range v.values {

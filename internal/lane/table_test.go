@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"millrace/internal/observe/meter"
+	"millrace/internal/wire/negotiate"
 	"millrace/internal/wire/send"
 )
 
@@ -61,7 +62,7 @@ func (s *shelf) seek(site uint64, target string, headers ...string) *response {
 
 func TestTableKeys(t *testing.T) {
 	s := newShelf(t, 1<<20)
-	plain := variant{anyCoding: true}
+	plain := variant{}
 	s.keep(key{1, "/p", false}, answerOf("path"), Rule{}, nil, plain)
 	s.keep(key{1, "/q", true}, answerOf("bare"), Rule{}, nil, plain)
 	s.keep(key{1, "/q?", true}, answerOf("empty"), Rule{}, nil, plain)
@@ -101,7 +102,7 @@ func TestTableKeys(t *testing.T) {
 // A job learns which of its answers the lane sends.
 func TestTableSaysWhatIsUsed(t *testing.T) {
 	s := newShelf(t, 1<<20)
-	plain := variant{anyCoding: true}
+	plain := variant{}
 	var used, other, newer atomic.Bool
 	s.keep(key{1, "/p", false}, answerOf("a"), Rule{Used: &used}, nil, plain)
 	s.keep(key{1, "/q", false}, answerOf("b"), Rule{Used: &other}, nil, plain)
@@ -122,21 +123,25 @@ func TestTableSaysWhatIsUsed(t *testing.T) {
 func TestTableVariants(t *testing.T) {
 	s := newShelf(t, 1<<20)
 	k := key{1, "/", false}
-	for value, name := range map[string]string{"": "none", "gzip": "gzip", "gzip, br": "both", "identity": "identity"} {
-		v := variant{coding: codingAbsent}
-		if value != "" {
-			v.coding = codings([]byte(value))
-		}
-		s.keep(k, answerOf(name), Rule{}, nil, v)
+	for value, name := range map[string]string{"identity": "none", "gzip": "gzip", "gzip, br": "both", "identity;q=0": "coded"} {
+		s.keep(k, answerOf(name), Rule{}, nil, variant{negotiated: true, preference: negotiate.Of([]string{value})})
 	}
 	for _, c := range [][2]string{
 		{"DNT: 1", "none"},
 		{"Accept-Encoding: gzip", "gzip"},
 		{"Accept-Encoding: br,gzip", "both"},
 		{"Accept-Encoding: gzip, br, gzip", "both"},
-		{"Accept-Encoding: identity", "identity"},
+		{"Accept-Encoding: gzip, deflate, new, br;q=1.0, *;q=0", ""}, // refuses identity
+		{"Accept-Encoding: gzip;q=0.5, br;q=0.6, identity;q=0.1", "both"},
+		{"Accept-Encoding: gzip;q=0.6, br;q=0.5", ""},
+		{"Accept-Encoding: GZIP;q=0.001,zstd;q=0", "gzip"},
+		{"Accept-Encoding: identity", "none"},
+		{"Accept-Encoding: identity;q=1, *;q=0", "none"},
+		{"Accept-Encoding: gzip;q=0, deflate", "none"},
+		{"Accept-Encoding: *;q=0", "coded"},
 		{"Accept-Encoding: br", ""},
 		{"Accept-Encoding: gzip, br, zstd", ""},
+		{"Accept-Encoding: gzip\r\nAccept-Encoding: br", ""},
 	} {
 		if got := s.ask(1, "/", c[0]); got != c[1] {
 			t.Errorf("%s: %q, want %q", c[0], got, c[1])
@@ -144,8 +149,8 @@ func TestTableVariants(t *testing.T) {
 	}
 	k.target = "/lang"
 	varyOn := []headerID{hdrAcceptLanguage, hdrCookie}
-	s.keep(k, answerOf("de"), Rule{}, varyOn, variant{anyCoding: true, values: []string{"de", ""}})
-	s.keep(k, answerOf("no language"), Rule{}, varyOn, variant{anyCoding: true, values: []string{"", ""}})
+	s.keep(k, answerOf("de"), Rule{}, varyOn, variant{values: []string{"de", ""}})
+	s.keep(k, answerOf("no language"), Rule{}, varyOn, variant{values: []string{"", ""}})
 	for _, c := range [][2]string{
 		{"Accept-Language: de", "de"},
 		{"DNT: 1", "no language"},
@@ -159,7 +164,7 @@ func TestTableVariants(t *testing.T) {
 		}
 	}
 	for i := range 100 { // a client that makes languages up
-		s.keep(k, answerOf("x"), Rule{}, varyOn, variant{anyCoding: true, values: []string{fmt.Sprint(i), ""}})
+		s.keep(k, answerOf("x"), Rule{}, varyOn, variant{values: []string{fmt.Sprint(i), ""}})
 	}
 	kept := 0
 	for i := range 100 {
@@ -178,7 +183,7 @@ func TestTableBudget(t *testing.T) {
 	body := strings.Repeat("x", 10_000)
 	lost := 0
 	for i := range 1000 {
-		if !s.keep(key{1, fmt.Sprint("/", i), false}, answerOf(body), Rule{}, nil, variant{anyCoding: true}) {
+		if !s.keep(key{1, fmt.Sprint("/", i), false}, answerOf(body), Rule{}, nil, variant{}) {
 			t.Fatal("not taken")
 		}
 		if s.used > budget {
@@ -189,7 +194,7 @@ func TestTableBudget(t *testing.T) {
 		}
 		if s.ask(1, "/0") == "" {
 			lost++
-			s.keep(key{1, "/0", false}, answerOf(body), Rule{}, nil, variant{anyCoding: true})
+			s.keep(key{1, "/0", false}, answerOf(body), Rule{}, nil, variant{})
 		}
 	}
 	// Used all the time: the clock spares it, but for the turn in which it
@@ -200,7 +205,7 @@ func TestTableBudget(t *testing.T) {
 	if s.used < budget/2 || s.meters.LaneEvicted.Load() == 0 || s.meters.LaneBytes.Load() != s.used || s.meters.LaneEntries.Load() != s.count {
 		t.Errorf("%d bytes, %d evicted; meters %d, %d of %d", s.used, s.meters.LaneEvicted.Load(), s.meters.LaneBytes.Load(), s.meters.LaneEntries.Load(), s.count)
 	}
-	if s.keep(key{1, "/large", false}, answerOf(strings.Repeat("x", budget/maxShare)), Rule{}, nil, variant{anyCoding: true}) {
+	if s.keep(key{1, "/large", false}, answerOf(strings.Repeat("x", budget/maxShare)), Rule{}, nil, variant{}) {
 		t.Error("an answer beyond its share is taken")
 	}
 	s.close()
@@ -214,7 +219,7 @@ func TestTableEvictsUnderLoad(t *testing.T) {
 	const budget = 1 << 20
 	s := newShelf(t, budget)
 	for i := range 20 {
-		s.keep(key{1, fmt.Sprint("/", i), false}, answerOf(strings.Repeat("x", 10_000)), Rule{}, nil, variant{anyCoding: true})
+		s.keep(key{1, fmt.Sprint("/", i), false}, answerOf(strings.Repeat("x", 10_000)), Rule{}, nil, variant{})
 	}
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
@@ -235,7 +240,7 @@ func TestTableEvictsUnderLoad(t *testing.T) {
 		})
 	}
 	for i := range 500 {
-		s.keep(key{1, fmt.Sprint("/more", i), false}, answerOf(strings.Repeat("x", 10_000)), Rule{}, nil, variant{anyCoding: true})
+		s.keep(key{1, fmt.Sprint("/more", i), false}, answerOf(strings.Repeat("x", 10_000)), Rule{}, nil, variant{})
 	}
 	close(stop)
 	wg.Wait()
@@ -245,7 +250,7 @@ func TestTableValidity(t *testing.T) {
 	s := newShelf(t, 1<<20)
 	var gen Generation
 	now := time.Now()
-	plain := variant{anyCoding: true}
+	plain := variant{}
 	s.keep(key{1, "/m", false}, answerOf("m"), Rule{Version: gen.Now()}, nil, plain)
 	s.keep(key{1, "/past", false}, answerOf("past"), Rule{Expires: now.Add(-time.Second)}, nil, plain)
 	s.keep(key{1, "/future", false}, answerOf("future"), Rule{Expires: now.Add(time.Hour)}, nil, plain)
@@ -289,7 +294,7 @@ func TestTableValidity(t *testing.T) {
 // offer does as Offer does: it asks whether the key is admitted first.
 func (s *shelf) offer(target string, a *send.Answer) bool {
 	k := key{1, target, true}
-	return s.admits(k) && s.keep(k, a, Rule{}, nil, variant{anyCoding: true})
+	return s.admits(k) && s.keep(k, a, Rule{}, nil, variant{})
 }
 
 // A crawler that asks for a million addresses once each leaves the answers that
@@ -365,7 +370,7 @@ func TestTableMemory(t *testing.T) {
 		stored := now
 		rule := Rule{Lines: func(b []byte, now int64) []byte { return fmt.Appendf(b, "Age: %d\r\n", now-stored) }}
 		s.keep(key{1, target, true}, apiAnswer(strings.Repeat("x", 1000)), rule, []headerID{hdrHost, hdrCookie, hdrAuthorization},
-			variant{anyCoding: true, values: []string{"a", "", ""}})
+			variant{values: []string{"a", "", ""}})
 		if r := s.seek(1, target); r == nil {
 			t.Fatal("not held")
 		} else {
@@ -422,22 +427,22 @@ func TestTableFiles(t *testing.T) {
 	k := key{1, "/", false}
 	first, second := open(), open()
 	a := answer(first)
-	for _, c := range []coding{codingGzip, codingBrotli, codingAbsent, codingGzip} {
-		s.keep(k, a, Rule{}, nil, variant{coding: c}) // one file, several variants
+	for _, p := range []negotiate.Preference{1, 2, 0, 1} {
+		s.keep(k, a, Rule{}, nil, variant{negotiated: true, preference: p}) // one file, several variants
 	}
 	first.Release()
 	if closed(first) {
 		t.Fatal("the table does not hold the file")
 	}
-	s.keep(k, answer(second), Rule{}, nil, variant{anyCoding: true})
+	s.keep(k, answer(second), Rule{}, nil, variant{})
 	second.Release()
-	for _, c := range []coding{codingGzip, codingBrotli, codingAbsent} {
-		s.keep(k, answerOf("bytes"), Rule{}, nil, variant{coding: c})
+	for _, p := range []negotiate.Preference{1, 2, 0} {
+		s.keep(k, answerOf("bytes"), Rule{}, nil, variant{negotiated: true, preference: p})
 	}
 	if !closed(first) || closed(second) {
 		t.Errorf("replaced: closed %t, kept: closed %t", closed(first), closed(second))
 	}
-	if s.keep(k, answer(first), Rule{}, nil, variant{anyCoding: true}) {
+	if s.keep(k, answer(first), Rule{}, nil, variant{}) {
 		t.Error("an answer with a closed file is taken")
 	}
 	s.close()
@@ -475,7 +480,7 @@ func TestTableConcurrently(t *testing.T) {
 			for i := range 3000 {
 				name := fmt.Sprint("/", (i*7+w)%names)
 				g := &gens[i%len(gens)]
-				s.keep(key{1, name, false}, answerOf(name+" "+strings.Repeat("x", 3000)), Rule{Version: g.Now()}, nil, variant{anyCoding: true})
+				s.keep(key{1, name, false}, answerOf(name+" "+strings.Repeat("x", 3000)), Rule{Version: g.Now()}, nil, variant{})
 				switch {
 				case i%50 == 0:
 					g.Invalidate()

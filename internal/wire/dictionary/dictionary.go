@@ -16,7 +16,6 @@ import (
 	"strings"
 
 	"millrace/internal/wire/compress"
-	"millrace/internal/wire/field"
 	"millrace/internal/wire/negotiate"
 )
 
@@ -83,20 +82,7 @@ func Asked(h http.Header) (a Ask, ok bool) {
 	if site := h["Sec-Fetch-Site"]; len(site) > 0 && !slices.Equal(site, []string{"same-origin"}) && !slices.Equal(site, []string{"none"}) {
 		return a, false
 	}
-	for member := range field.Members(h["Accept-Encoding"]) {
-		name, weight, weighted := strings.Cut(member, ";")
-		name, weight = strings.TrimSpace(name), strings.TrimSpace(weight)
-		if weighted {
-			if w, valid := field.Weight(strings.TrimPrefix(weight, "q=")); !valid || w == 0 {
-				continue
-			}
-		}
-		for c := range Codings {
-			if strings.EqualFold(name, c.String()) {
-				a.Accepts[c] = true
-			}
-		}
-	}
+	a.Accepts[Brotli], a.Accepts[Zstd] = negotiate.Of(h["Accept-Encoding"]).Dictionaries()
 	return a, slices.Contains(a.Accepts[:], true)
 }
 

@@ -71,18 +71,98 @@ func TestEncodingDoesNotAllocate(t *testing.T) {
 	}
 }
 
-func FuzzEncoding(f *testing.F) {
-	for _, s := range []string{"gzip, deflate, br, zstd", "*;q=0", "identity;q=0.5,x-gzip;q=1.000", ";;q=,"} {
-		f.Add(s, uint8(all))
-	}
-	f.Fuzz(func(t *testing.T, line string, available uint8) {
-		set := Set(available)
-		c, ok := Encoding([]string{line}, set)
-		if c >= Codings || !set.Has(c) {
-			t.Fatalf("%q: chose %d, which is not there", line, c)
+// picked is what Accept-Encoding asks of one set of codings, by the letter of RFC 9110, 12.5.3:
+// of those that are there the one with the highest weight, the last in our order among equals,
+// and identity where it weighs more or nothing else is left.
+func picked(line string, available Set) (c Coding, ok bool) {
+	weights := map[string]int{}
+	for member := range strings.SplitSeq(line, ",") {
+		name, weight, valid := parseMember(member)
+		name = strings.ToLower(name)
+		if name == "x-gzip" {
+			name = "gzip"
 		}
-		if c != Identity && (!ok || !strings.Contains(line, "*") && !strings.Contains(strings.ToLower(line), c.String())) {
-			t.Fatalf("%q: chose %v, which nobody asked for", line, c)
+		if was, there := weights[name]; valid && (!there || weight > was) {
+			weights[name] = weight
+		}
+	}
+	of := func(name string) (w int, there bool) {
+		if w, there = weights[name]; !there {
+			w, there = weights["*"]
+		}
+		return w, there
+	}
+	best := 0
+	for _, one := range []Coding{Gzip, Zstd, Brotli} {
+		if w, _ := of(one.String()); available.Has(one) && w > 0 && w >= best {
+			c, best = one, w
+		}
+	}
+	if w, there := weights["identity"]; there && w > best {
+		return Identity, true
+	}
+	w, there := of("identity")
+	return c, c != Identity || !there || w > 0
+}
+
+func FuzzEncoding(f *testing.F) {
+	for _, s := range []string{
+		"gzip, deflate, br, zstd", "*;q=0", "identity;q=0.5,x-gzip;q=1.000", ";;q=,", "identity;q=1, *;q=0",
+		"br;q=1.0, gzip;q=0.8, *;q=0.1", "gzip;q=0.5", "GZIP, dcb, Dcz;q=0.001, dcb;q=0", "zstd;q=0.2, br;q=0.1, identity;q=0",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		p := Of([]string{line})
+		again := Of([]string{p.String()})
+		if p != again {
+			t.Fatalf("%q is %b, and %q is %b", line, p, p, again)
+		}
+		for set := range all + 1 {
+			c, ok := p.Pick(set)
+			if want, wantOK := picked(line, set); c != want || ok != wantOK {
+				t.Fatalf("%q of %b: %v, %v; want %v, %v", line, set, c, ok, want, wantOK)
+			}
 		}
 	})
+}
+
+// TestPreferences: there is one for each order of the codings, and each is that of its text.
+func TestPreferences(t *testing.T) {
+	seen := map[Preference]string{}
+	weights := []string{"", ";q=0", ";q=0.3", ";q=0.6"}
+	for n := range 4 * 4 * 4 * 4 * 2 * 2 {
+		var line strings.Builder
+		for _, name := range []string{"gzip", "zstd", "br", "identity"} {
+			line.WriteString(name + weights[n%4] + ",")
+			n /= 4
+		}
+		line.WriteString([]string{"", "dcb"}[n%2] + "," + []string{"", "dcz"}[n/2])
+		p := Of([]string{line.String()})
+		seen[p] = p.String()
+	}
+	seen[0] = ""
+	if len(seen) != 128 {
+		t.Errorf("%d preferences", len(seen))
+	}
+	for p, text := range seen {
+		var lines []string
+		if text != "" {
+			lines = []string{text}
+		}
+		if got := Of(lines); got != p {
+			t.Errorf("%b is %q, and that is %b", p, text, got)
+		}
+	}
+}
+
+func BenchmarkOf(b *testing.B) {
+	for name, line := range map[string]string{"browser": "gzip, deflate, br, zstd", "media": "identity;q=1, *;q=0", "weights": "br;q=1.0, gzip;q=0.8, *;q=0.1"} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				Of([]string{line})
+			}
+		})
+	}
 }
