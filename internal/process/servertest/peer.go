@@ -76,3 +76,8 @@ func Apache() Peer {
 func Caddy() Peer {
 	return Peer{Name: "caddy", Package: "go build -C lab/bench/subjects/caddy -o FILE ., and MILLRACE_CADDY=FILE names it", Env: "MILLRACE_CADDY", Version: []string{"version"}, Known: []string{"2.11."}}
 }
+
+// HAProxy is one of the peers whose patterns the documentation has beside ours.
+func HAProxy() Peer {
+	return Peer{Name: "haproxy", Package: "Debian: haproxy", Version: []string{"-v"}, Known: []string{"2.6.", "2.8.", "3.0.", "3.2."}}
+}
