@@ -107,6 +107,9 @@ func (x *exchange) Line(unwatch func(fd int)) (fd int, serial uint32, unknown bo
 // Waits implements [lane.RoundTrip]: what finds no place is for the handler.
 func (x *exchange) Waits() bool { return false }
 
+// Connects implements [lane.RoundTrip].
+func (x *exchange) Connects() bool { return false }
+
 // Start implements [lane.RoundTrip], for what waits.
 func (x *exchange) Start(*lane.ForwardRequest) bool { return false }
 

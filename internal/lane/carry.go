@@ -69,8 +69,12 @@ type RoundTrip interface {
 	// Waits reports whether the request was not sent yet, as all connections to the
 	// upstream are in use.
 	Waits() bool
-	// Start sends it, after Ready was called. q is the same request as before. If it
-	// returns false, a handler must go on.
+	// Connects reports whether the request was not sent yet, as Line is a connection that is
+	// being made: it is there, or has failed, when it is writable.
+	Connects() bool
+	// Start sends it, after Ready was called or Line was writable. q is the same request as
+	// before. If it returns false, a handler must go on. The request may have to wait again
+	// then for a connection that is made.
 	Start(q *ForwardRequest) bool
 	// Line returns the descriptor on which the answer comes, and a number that differs
 	// from that of the connection which had this descriptor before. If unknown is

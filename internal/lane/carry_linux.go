@@ -84,6 +84,7 @@ type callList struct {
 type call struct {
 	k          *forwarding // stays the same
 	waits      bool
+	connects   bool  // its line is being made
 	notified   bool  // that it is ready; guarded by k.mu
 	c          *Conn // nil: it is over
 	roundTrip  RoundTrip
@@ -208,17 +209,26 @@ func (lp *loop) forwardCall(f *call, body []byte) (started RoundTrip, sent bool)
 	return nil, true
 }
 
-// watchUpstream watches for the answer to a request that was sent. It reports false where
-// the system has no room for that.
+// watchUpstream watches for the answer to a request that was sent, or for the connection on
+// which it will be. It reports false where the system has no room for that.
 func (lp *loop) watchUpstream(f *call) bool {
 	k := lp.fwd
 	fd, serial, unknown := f.roundTrip.Line(k.unwatch)
-	f.line = lineKey(fd)
-	k.calls[f.line] = f
-	if unknown && lp.in.Add(fd, epoll.In|epoll.PeerShut|epoll.Edge, f.line, serial) != nil {
+	if key := lineKey(fd); f.line != key {
+		delete(k.calls, f.line)
+		f.line = key
+		k.calls[key] = f
+	}
+	events := uint32(epoll.In | epoll.PeerShut | epoll.Edge)
+	if f.connects = f.roundTrip.Connects(); f.connects {
+		events |= epoll.Out
+	}
+	if unknown && lp.in.Add(fd, events, f.line, serial) != nil {
 		return false
 	}
-	lp.lane.forwarded.Add(1)
+	if !f.connects {
+		lp.lane.forwarded.Add(1)
+	}
 	return true
 }
 
@@ -263,8 +273,10 @@ func (lp *loop) startOne(f *call) {
 		return
 	}
 	f.waits = false
-	f.unlink()
-	k.unanswered.add(f)
+	if !f.roundTrip.Connects() {
+		f.unlink()
+		k.unanswered.add(f)
+	}
 	if !lp.watchUpstream(f) {
 		lp.toWorker(f)
 	}
@@ -414,7 +426,7 @@ func (lp *loop) toWorker(f *call) {
 
 // endCall ends a call for whoever goes on with its round trip.
 func (lp *loop) endCall(f *call) RoundTrip {
-	if !f.waits {
+	if !f.waits && (!f.connects || f.roundTrip.Connects()) { // it was not closed
 		_ = lp.in.Remove(fdOf(f.line)) // it gets another number, and this entry would stay
 	}
 	p := f.roundTrip
@@ -447,6 +459,10 @@ func (lp *loop) upstreamReadable(event *epoll.Event) {
 	}
 	defer lp.recoverPanic(f.c)
 	if _, serial, _ := f.roundTrip.Line(k.unwatch); serial != event.Generation() || lp.dropIfClientGone(f) {
+		return
+	}
+	if f.connects {
+		lp.startOne(f)
 		return
 	}
 	l := lp.lane

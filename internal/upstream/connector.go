@@ -6,9 +6,13 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
+
+	"millrace/internal/wire/lookup"
 )
 
 // connector makes connections to one address.
@@ -21,10 +25,16 @@ type connector struct {
 	// Of connections that net/http does not make:
 	target  string      // host:port, or the path of a socket
 	overTLS *tls.Config // nil: not over TLS
+
+	// Of those that an event loop makes:
+	names *lookup.Dialer // dial is its; nil: dial is another one, and loops make none
+	name  string         // to be looked up; "": there is an address
+	ip    netip.Addr
+	port  uint16
 }
 
-func newConnector(a address, timeout time.Duration, config *tls.Config, dial dialer) *connector {
-	c := &connector{address: a, timeout: timeout, tls: config, dial: dial}
+func newConnector(a address, timeout time.Duration, config *tls.Config, dial dialer, names *lookup.Dialer) *connector {
+	c := &connector{address: a, timeout: timeout, tls: config, dial: dial, names: names}
 	if a.socket != "" {
 		c.target = a.socket
 		return c
@@ -35,6 +45,14 @@ func newConnector(a address, timeout time.Duration, config *tls.Config, dial dia
 		port = map[string]string{"http": "80", "h2c": "80", "https": "443"}[a.scheme]
 	}
 	c.target = net.JoinHostPort(host, port)
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		c.names = nil // dial says what is wrong
+	}
+	c.port = uint16(n)
+	if c.ip, err = netip.ParseAddr(host); err != nil {
+		c.name = host
+	}
 	if a.scheme == "https" {
 		c.overTLS = config.Clone()
 		c.overTLS.NextProtos = []string{"http/1.1"} // HTTP/2 does not switch protocols (RFC 9113, 8.6)
@@ -57,6 +75,23 @@ func asciiHost(host string) string {
 	_, rest, _ := strings.Cut(b.String(), "\r\nHost: ")
 	ascii, _, _ := strings.Cut(rest, "\r\n")
 	return ascii
+}
+
+// ready is the address to connect to where nobody has to be asked for it: it is written down,
+// or was looked up a moment ago. others says that the name has further ones.
+func (c *connector) ready() (to netip.AddrPort, others, ok bool) {
+	ip := c.ip
+	switch {
+	case c.names == nil || ip.Zone() != "":
+		return to, false, false
+	case c.name != "":
+		found := c.names.Lately(c.name)
+		if len(found) == 0 {
+			return to, false, false
+		}
+		ip, others = found[0], len(found) > 1
+	}
+	return netip.AddrPortFrom(ip.Unmap(), c.port), others, true
 }
 
 // connect makes a connection and sends what comes first on it, before TLS, or

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"millrace/internal/upstream/http1"
+	"millrace/internal/wire/lookup"
 )
 
 // This file has what a goroutine does with an [Exchange], up to the head of the answer.
@@ -195,14 +196,42 @@ func (x *Exchange) try(out *outgoing) error {
 
 // takeOver takes over the connection of a loop.
 func (x *Exchange) takeOver() error {
-	w, err := x.line.wire()
-	if x.line = nil; err != nil {
+	l := x.line
+	x.line = nil
+	if x.step == connecting {
+		return x.awaitLine(l)
+	}
+	w, err := l.wire()
+	if err != nil {
 		x.Release()
 		return err
 	}
 	x.wire = w
 	x.reading.Store(w)
 	return nil
+}
+
+// awaitLine waits for the connection that a loop has begun to make. Where it is to one of
+// several addresses of a name, it has as long as any, and then they are all tried.
+func (x *Exchange) awaitLine(l *line) error {
+	way := x.server.client.way
+	wait := way.timeout
+	if l.dialed.others {
+		wait = min(wait, lookup.Apart)
+	}
+	nc, err := l.await(x.caller, x.pool.started.Add(l.dialed.began+wait))
+	switch {
+	case err == nil:
+		l.begin(x.pool.now())
+		x.wire, x.step = l.wireOf(nc), connected
+		x.reading.Store(x.wire)
+		return nil
+	case l.dialed.others && x.caller.Err() == nil:
+		x.step = placed
+		return x.connect(true)
+	}
+	x.step = placed
+	return way.failed(err)
 }
 
 // resume reads the head of the answer to a request that a loop has sent. Some of it may

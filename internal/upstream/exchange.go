@@ -19,13 +19,14 @@ import (
 //	┌────────────┴─ all is taken ─▶ waiting ── Enter ──│─────┐
 //	│ a place        ▲                                 ▼     │
 //	└──────────────▶ └─ no connection ──────────────  placed │
-//	                               a connection        │     │
+//	                   or connecting, by the loop      │     │
 //	                 ┌─────────────────────────────────┴─────┘
 //	                 ▼       Send              Take
 //	              connected ──────▶ sent ──────────────▶ answered ──▶ headed ──▶ ended
 //
 // An event loop never waits: epoll tells it that something has come, and a [Waker] that a
-// place or a connection is there. It reads plain answers that are not long as a whole, and
+// place or a connection is there. It connects itself (dial_linux.go) where the address is
+// known; a goroutine looks names up. It reads plain answers that are not long as a whole, and
 // never comes to headed. All others, and whatever goes wrong, are for a goroutine, which
 // goes on with [Pool.Continue] from the step that the loop has come to: what was sent is
 // not sent again, and what has come is not lost.
@@ -89,14 +90,15 @@ type Exchange struct {
 type step uint8
 
 const (
-	unplaced  step = iota // there is no place for it
-	waiting               // for a place; a loop's also for a connection, in its place
-	placed                // it has a place at a server
-	connected             // and a connection, on which nothing was sent
-	sent                  // on which some of the request may have reached the server
-	answered              // and a byte of an answer has come
-	headed                // the head of the answer was read
-	ended                 // it has nothing more to give back
+	unplaced   step = iota // there is no place for it
+	waiting                // for a place; a loop's also for a connection, in its place
+	placed                 // it has a place at a server
+	connecting             // a loop connects to it
+	connected              // and a connection, on which nothing was sent
+	sent                   // on which some of the request may have reached the server
+	answered               // and a byte of an answer has come
+	headed                 // the head of the answer was read
+	ended                  // it has nothing more to give back
 )
 
 // From here on, and in loop_linux.go, is what an event loop does with an exchange.
@@ -160,7 +162,7 @@ func (p *Pool) Begin(x *Exchange, loop int, q *Request, told Waker) bool {
 		return x.waitFor(func(w *waiter) { w.notify() })
 	}
 	x.takeLine(now)
-	return x.step == connected || x.connectLater()
+	return x.step == connected || x.makeLine()
 }
 
 // takeLine takes an idle connection, if there is one.
@@ -168,6 +170,11 @@ func (x *Exchange) takeLine(now time.Duration) {
 	if x.line = x.server.client.takeLine(x.loop, now); x.line != nil {
 		x.step = connected
 	}
+}
+
+// makeLine has a connection made, for which the request waits if it may.
+func (x *Exchange) makeLine() bool {
+	return x.waker != nil && x.dial() || x.connectLater()
 }
 
 // connectLater has a goroutine connect for a request that has a place: meanwhile it
@@ -304,12 +311,21 @@ func (x *Exchange) wait(now time.Duration, told Waker) bool {
 	return true
 }
 
-// Waits reports whether the request waits for a place, or for a connection.
+// Waits reports whether the request waits for a place, or for a connection that a goroutine
+// makes: the waker is told.
 func (x *Exchange) Waits() bool { return x.step == waiting }
+
+// Connects reports whether the loop connects to the server: when the line is writable, or has
+// failed, Enter and Send go on.
+func (x *Exchange) Connects() bool { return x.step == connecting }
 
 // Enter takes the place that has come, and a connection. If it reports false, the
 // request is one for a goroutine, which goes on with [Pool.Continue].
 func (x *Exchange) Enter() bool {
+	if x.step == connecting {
+		x.waited = true
+		return true
+	}
 	p, w := x.pool, x.waiter
 	p.mu.Lock()
 	ok := w.err == nil && w.lost == nil && w.place.server.loopable()
@@ -322,11 +338,12 @@ func (x *Exchange) Enter() bool {
 		return false
 	}
 	l := w.place.server.client.lineFor(made, x.loop, p.now())
-	if l == nil {
-		return false
+	x.place, x.server, x.line, x.waiter, x.waited, x.step = w.place, w.place.server, l, nil, true, placed
+	if l != nil {
+		x.step = connected
+		return true
 	}
-	x.place, x.server, x.line, x.waiter, x.waited, x.step = w.place, w.place.server, l, nil, true, connected
-	return true
+	return x.dial()
 }
 
 // count counts the request for the retries' budget: it was sent.
@@ -377,6 +394,10 @@ func (x *Exchange) Discard() {
 	case x.step == waiting:
 		x.pool.quit(x.waiter)
 		x.waiter = nil
+	case x.step == connecting:
+		x.line.close()
+		x.line = nil
+		x.giveBack()
 	case x.step == placed:
 		x.giveBack()
 	case x.step != unplaced && x.step != ended:

@@ -60,7 +60,7 @@ func TestHandover(t *testing.T) {
 				if trusted := s.Effect == faulty.Whole && slices.Contains(trustworthy, s.Name); !trusted && want.next != "next" {
 					t.Errorf("%s, reused %v: the connection is used again, for %q", h.method, h.reused, want.next)
 				}
-				for _, step := range []string{"queued", "connecting", "connected", "sent"} {
+				for _, step := range []string{"queued", "looked up", "connecting", "connected", "sent"} {
 					h.step = step
 					h.compare(t, want)
 				}
@@ -222,6 +222,10 @@ func (h handover) begin(t *testing.T, p *Pool, q *Request, body string) (x *Exch
 		p.mu.Unlock()
 		after = func() { p.unused(held[0]); p.unused(held[1]) }
 	}
+	way := p.servers[0].way
+	if h.step == "looked up" {
+		way.names, h.step = nil, "connected" // a goroutine connects
+	}
 	x = new(Exchange)
 	told := make(bell)
 	if !p.Begin(x, 0, q, told) {
@@ -232,7 +236,7 @@ func (h handover) begin(t *testing.T, p *Pool, q *Request, body string) (x *Exch
 	}
 	for done := ""; done != h.step; {
 		switch {
-		case x.Waits() && h.step == "connecting":
+		case (x.Waits() || x.Connects()) && h.step == "connecting":
 			return x, after
 		case x.Waits():
 			if <-told; !x.Enter() {
@@ -243,13 +247,19 @@ func (h handover) begin(t *testing.T, p *Pool, q *Request, body string) (x *Exch
 			h.take(t, x)
 			done = "answered"
 		case done == "" && h.step == "connecting", done == "" && h.step == "connected":
-			return x, after // it had one
+			return x, after // it had one, or the loop connects
 		default:
 			if !x.Send(q, []byte(body), make([]byte, 0, 4<<10)) {
 				return x, after
 			}
+			for x.Connects() {
+				time.Sleep(100 * time.Microsecond)
+				if !x.Enter() || !x.Send(q, []byte(body), make([]byte, 0, 4<<10)) {
+					return x, after
+				}
+			}
 			if done = "sent"; x.Waits() {
-				done = "" // the server has ended that connection
+				done = "" // the server has ended that connection, or refuses one
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"math/rand/v2"
+	"net"
 	"time"
 )
 
@@ -12,7 +13,27 @@ type line struct {
 	fd     int
 	serial uint32       // random: tells it from who had its descriptor before
 	known  func(fd int) // ends its loop's watch over it; nil: its loop does not know it
+	dialed *dialed      // while its loop connects; nil: it is connected
 	past
+}
+
+// dialed is what is known of a connection that a loop has begun to make.
+type dialed struct {
+	began  time.Duration // on the pool's clock
+	others bool          // the name has other addresses, which were not tried
+	asked  bool          // it was not there at once
+}
+
+// justNow reports whether the loop has connected this moment: nothing can have come yet.
+func (d *dialed) justNow() bool { return d != nil && !d.asked }
+
+// begin notes that a request was sent.
+func (l *line) begin(now time.Duration) {
+	if l.dialed != nil {
+		l.newcomer.connecting = now - l.dialed.began
+		l.dialed = nil
+	}
+	l.newcomer.begin()
 }
 
 // takeLine is the line of a loop that was used last, or an idle connection that
@@ -155,7 +176,7 @@ func (c *client) allLines() []*line {
 
 // giveUpLine is giveUp for a line.
 func (c *client) giveUpLine(l *line) {
-	if l.look() == unsolicited {
+	if found, _ := l.look(); found == unsolicited {
 		l.reportUnsolicited(c.server)
 	}
 	l.close()
@@ -168,9 +189,14 @@ func (l *line) wire() (*wire, error) {
 		l.newcomer.end()
 		return nil, err
 	}
+	return l.wireOf(nc), nil
+}
+
+// wireOf is the same for one whose descriptor nc has.
+func (l *line) wireOf(nc net.Conn) *wire {
 	w := newWire(nc)
 	w.past = l.past
-	return w, nil
+	return w
 }
 
 // newLine takes a detached descriptor over.

@@ -27,7 +27,8 @@ func lineOf(w *wire) *line {
 
 func (l *line) close() { _ = syscall.Close(l.fd) }
 
-func (l *line) look() state { return peekAt(l.fd, l.uses) }
+// look is [wire.look] for a line; err is why it is gone.
+func (l *line) look() (found state, err error) { return peekAt(l.fd, l.uses) }
 
 // conn gives the line to Go's poller.
 func (l *line) conn() (net.Conn, error) {
@@ -42,9 +43,9 @@ func (l *line) conn() (net.Conn, error) {
 
 // Send sends q with its body, of which the text is made in room, if all of it can be
 // sent at once on a connection that is quiet. Otherwise no server has seen a whole
-// request, and it waits for a new connection to the same one, see Waits. If it has waited
-// already, Send reports false, and the request is one for a goroutine; so it does if it
-// cannot wait, or q cannot be sent at all, and then the exchange has ended.
+// request, and it waits for a new connection to the same one, see Waits and Connects. If
+// nobody makes one any more, Send reports false, and the request is one for a goroutine; so
+// it does if it cannot wait, or q cannot be sent at all, and then the exchange has ended.
 func (x *Exchange) Send(q *Request, body, room []byte) bool {
 	head := x.server.head(q)
 	text, err := head.Append(room[:0])
@@ -55,19 +56,30 @@ func (x *Exchange) Send(q *Request, body, room []byte) bool {
 	text = append(text, body...)
 	for x.line != nil {
 		l := x.line
-		found, err, n := l.look(), errClosed, 0
+		found, err, n := noData, error(nil), 0
+		if !l.dialed.justNow() {
+			found, err = l.look()
+		}
 		if found == noData {
 			n, err = retried(func() (int, error) { return rawWrite(uintptr(l.fd), text) })
 			if n == len(text) {
-				l.newcomer.begin()
+				l.begin(x.pool.now())
 				l.registerSuspect(q.OnSuspect)
 				x.step = sent
 				return true
 			}
 		}
-		if found == unsolicited {
+		switch connects := x.step == connecting; {
+		case connects && n <= 0 && errors.Is(err, syscall.EAGAIN):
+			l.dialed.asked = true
+			return true
+		case connects && n <= 0 && found != unsolicited:
+			return x.refused(err)
+		case found == unsolicited:
 			l.reportUnsolicited(x.server)
 			err = errEarly
+		case found == gone:
+			err = errClosed
 		}
 		l.newcomer.end()
 		l.close()
@@ -82,7 +94,9 @@ func (x *Exchange) Send(q *Request, body, room []byte) bool {
 		if found == unsolicited {
 			break
 		}
-		x.takeLine(x.pool.now()) // the server has ended it, as it may
+		if x.takeLine(x.pool.now()); x.line == nil { // the server has ended it, as it may
+			x.dial()
+		}
 	}
 	return !x.waited && x.connectLater()
 }

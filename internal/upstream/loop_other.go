@@ -3,8 +3,10 @@
 package upstream
 
 import (
+	"context"
 	"net"
 	"syscall"
+	"time"
 
 	"millrace/internal/upstream/http1"
 )
@@ -15,9 +17,17 @@ func lineOf(*wire) *line { return nil }
 
 func (*line) close() {}
 
-func (*line) look() state { return gone }
+func (*line) look() (state, error) { return gone, errClosed }
 
 func (*line) conn() (net.Conn, error) { return nil, syscall.ENOTSUP }
+
+// await is never called.
+func (*line) await(context.Context, time.Time) (net.Conn, error) { return nil, syscall.ENOTSUP }
+
+// dial reports false.
+func (*Exchange) dial() bool { return false }
+
+func (*connector) failed(err error) error { return err }
 
 // Send reports false.
 func (x *Exchange) Send(*Request, []byte, []byte) bool {

@@ -145,8 +145,9 @@ func start(o Options, errorLog *slog.Logger, dial dialer) (*Pool, error) {
 	if body := o.Health.Body; body != "" {
 		p.good = regexp.MustCompile(body) // was checked
 	}
+	var names *lookup.Dialer
 	if dial == nil {
-		names := &lookup.Dialer{Dialer: net.Dialer{Timeout: o.ConnectTimeout}, Log: errorLog, Kept: p.lookupFailed}
+		names = &lookup.Dialer{Dialer: net.Dialer{Timeout: o.ConnectTimeout}, Log: errorLog, Kept: p.lookupFailed}
 		dial = names.DialContext
 	}
 	tlsConfig, err := o.TLS.config()
@@ -158,7 +159,7 @@ func start(o Options, errorLog *slog.Logger, dial dialer) (*Pool, error) {
 		if err != nil {
 			return nil, fmt.Errorf("upstream: %w", err)
 		}
-		way := newConnector(a, o.ConnectTimeout, tlsConfig, dial)
+		way := newConnector(a, o.ConnectTimeout, tlsConfig, dial, names)
 		p.servers = append(p.servers, newServer(i, a, o, way, errorLog, p.started))
 	}
 	p.ctx, p.stop = context.WithCancel(context.Background())

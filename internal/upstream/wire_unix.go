@@ -26,28 +26,30 @@ func rawOf(nc net.Conn) syscall.RawConn {
 // peek is look for a socket.
 func (w *wire) peek() state {
 	found := gone
-	if err := w.raw.Control(func(fd uintptr) { found = peekAt(int(fd), w.uses) }); err != nil {
+	if err := w.raw.Control(func(fd uintptr) { found, _ = peekAt(int(fd), w.uses) }); err != nil {
 		return gone
 	}
 	return found
 }
 
 // peekAt looks at what the kernel holds, and leaves it there. On a connection
-// that is new, an end is left for the read to find.
-func peekAt(fd, uses int) state {
+// that is new, an end is left for the read to find. err is not nil where it is gone.
+func peekAt(fd, uses int) (found state, err error) {
 	var b [16]byte
 	n, err := retried(func() (int, error) {
 		return rawPeek(uintptr(fd), b[:])
 	})
 	switch {
 	case errors.Is(err, syscall.EAGAIN):
-		return noData
+		return noData, nil
 	case err == nil && n > 0 && !isTimeoutNotice(b[:n]):
-		return unsolicited
+		return unsolicited, nil
 	case uses <= 1 && n == 0:
-		return noData
+		return noData, nil
+	case err == nil:
+		err = errClosed
 	}
-	return gone
+	return gone, err
 }
 
 // tryAsk is called once to write, and then whenever there may be something to
@@ -55,7 +57,7 @@ func peekAt(fd, uses int) state {
 func (w *wire) tryAsk(fd uintptr) bool {
 	a := &w.asking
 	if !a.wrote {
-		if a.found = peekAt(int(fd), w.uses); a.found != noData {
+		if a.found, _ = peekAt(int(fd), w.uses); a.found != noData {
 			return true
 		}
 		n, err := retried(func() (int, error) { return rawWrite(fd, a.out) })

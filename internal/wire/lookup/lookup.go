@@ -21,12 +21,16 @@ const (
 	patience = time.Second
 	// again is how long they are used after a look-up that failed without another one.
 	again = 5 * time.Second
-	// apart is how long one of several addresses is tried until the next is (RFC 8305, 8:
-	// 250 ms); those that gave no answer are then tried again, for as long as there is time.
-	apart = 250 * time.Millisecond
+	// lately is how long addresses that were looked up may be used without another look-up, by
+	// those who cannot wait for one.
+	lately = time.Second
 	// mostNames bounds the names that are remembered; who connects is told a few by its config.
 	mostNames = 1024
 )
+
+// Apart is how long one of several addresses is tried until the next is (RFC 8305, 8: 250 ms);
+// those that gave no answer are then tried again, for as long as there is time.
+const Apart = 250 * time.Millisecond
 
 // Dialer connects as [net.Dialer] does. Its fields are set before it is used.
 type Dialer struct {
@@ -90,6 +94,17 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	return nil, errs[0] // the first address is the one that the system likes best
 }
 
+// Lately returns the addresses of a host that was looked up a moment ago, without a look-up of
+// its own; nil: it was not. The caller must not change them.
+func (d *Dialer) Lately(host string) []netip.Addr {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if n := d.names[host]; n != nil && !n.failing && time.Since(n.found) < lately {
+		return n.addresses
+	}
+	return nil
+}
+
 // connect is DialContext for an address without a name. What is on this machine needs no
 // probes of TCP (keepalive): the system says at once when it is gone.
 func (d *Dialer) connect(ctx context.Context, network, address string) (net.Conn, error) {
@@ -104,7 +119,7 @@ func (d *Dialer) connect(ctx context.Context, network, address string) (net.Conn
 // dial tries one address; brief: for a short time.
 func dial(ctx context.Context, connect func(context.Context, string, string) (net.Conn, error), network, to string, brief bool) (net.Conn, error) {
 	if brief {
-		short, cancel := context.WithTimeout(ctx, apart)
+		short, cancel := context.WithTimeout(ctx, Apart)
 		defer cancel()
 		ctx = short
 	}

@@ -131,7 +131,7 @@ func TestAllAddresses(t *testing.T) {
 		n.addresses = []netip.Addr{netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("192.0.2.9"), netip.MustParseAddr("192.0.2.1")}
 		n.silent["[2001:db8::1]:80"] = true
 		began := time.Now()
-		if err := dialed(t, d); err != nil || time.Since(began) != apart {
+		if err := dialed(t, d); err != nil || time.Since(began) != Apart {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 		if want := []string{"[2001:db8::1]:80", "192.0.2.9:80", "192.0.2.1:80"}; !slices.Equal(n.tried, want) {
@@ -141,5 +141,34 @@ func TestAllAddresses(t *testing.T) {
 		if err := dialed(t, d); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("with none: %v", err)
 		}
+	})
+}
+
+// TestLately: who cannot wait gets what was looked up within the last second, and nothing
+// while looking up fails.
+func TestLately(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var failing error
+		d := &Dialer{
+			Log:     slog.New(slog.DiscardHandler),
+			Find:    func(context.Context, string) ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr("10.0.0.1")}, failing },
+			Connect: func(context.Context, string, string) (net.Conn, error) { return nil, net.ErrClosed },
+		}
+		ask := func() { _, _ = d.DialContext(t.Context(), "tcp", "api.test:80") }
+		want := func(n int, when string) {
+			t.Helper()
+			if got := d.Lately("api.test"); len(got) != n {
+				t.Errorf("%s: %v", when, got)
+			}
+		}
+		want(0, "before a look-up")
+		ask()
+		want(1, "after it")
+		time.Sleep(lately)
+		want(0, "a second later")
+		ask()
+		failing = net.ErrClosed
+		ask()
+		want(0, "while looking up fails")
 	})
 }
