@@ -69,7 +69,7 @@ type onLoop struct {
 
 // Pass implements [lane.Passer].
 func (h *Handler) Pass(q *lane.ForwardRequest) lane.RoundTrip {
-	if len(q.Body) > fastcgi.Small {
+	if len(q.Body) > fastcgi.Small || q.Head.Upgrades {
 		return nil
 	}
 	t, ok := h.seen.of(q.Head.Decoded())

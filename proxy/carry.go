@@ -127,7 +127,10 @@ func (h *Handler) Tries(q *message.Request) bool {
 }
 
 // tries is Tries but for what Begin, and outgoing, find out themselves.
-func (h *Handler) tries(q *message.Request) bool {
+func (h *Handler) tries(q *message.Request) bool { return !q.Upgrades && h.carries(q) }
+
+// carries is tries for a request that may ask for another protocol.
+func (h *Handler) carries(q *message.Request) bool {
 	if h.loops == nil || !h.paths.brief(q.Path) {
 		return false
 	}
@@ -143,8 +146,37 @@ func (h *Handler) Begin(t *RoundTrip, q *lane.ForwardRequest, out *upstream.Requ
 	if !h.loops.Begin(&t.Exchange, q.Loop, out, q.Waiting) {
 		return false
 	}
-	t.handler, t.method, t.began, t.beyond, t.answer.Status = h, out.Method, time.Now(), false, 0
+	t.begun(h, out)
 	return true
+}
+
+// OutgoingNow is [Handler.Outgoing] for an event loop and a request that asks for another
+// protocol; nil: it is for a handler.
+func (h *Handler) OutgoingNow(q *message.Request) *upstream.Request {
+	if !h.carries(q) {
+		return nil
+	}
+	vouch(q)
+	o := newOutgoing()
+	if !h.outgoing(q, o) {
+		return nil
+	}
+	return &o.Request
+}
+
+// BeginUpgrade is Begin for a request that asks for another protocol, of which OutgoingNow
+// has made out.
+func (h *Handler) BeginUpgrade(t *RoundTrip, q *lane.ForwardRequest, out *upstream.Request) bool {
+	if !h.loops.BeginUpgrade(&t.Exchange, q.Loop, out, q.Waiting) {
+		return false
+	}
+	t.begun(h, out)
+	return true
+}
+
+// begun notes that the exchange has begun.
+func (t *RoundTrip) begun(h *Handler, out *upstream.Request) {
+	t.handler, t.method, t.began, t.beyond, t.answer.Status = h, out.Method, time.Now(), false, 0
 }
 
 // Ask sends out, which has no body; its text is written into room. If it reports false,

@@ -13,6 +13,7 @@ import (
 
 	"millrace/internal/lane"
 	"millrace/internal/wire/field"
+	"millrace/internal/wire/message"
 	"millrace/websocket/channels"
 	"millrace/websocket/frame"
 )
@@ -39,30 +40,43 @@ func wantsWebSocket(r *http.Request) bool {
 }
 
 // check returns what is wrong with a handshake (RFC 6455, 4.2.1); nil: nothing.
-func check(r *http.Request) *channels.Refusal {
+func check(q *message.Request) *channels.Refusal {
 	refuse := func(text string) *channels.Refusal {
 		return &channels.Refusal{Status: http.StatusBadRequest, Text: text}
 	}
-	if v := r.Header["Sec-Websocket-Version"]; len(v) != 1 || v[0] != "13" {
+	if version, once := alone(q, "Sec-Websocket-Version"); !once || version != "13" {
 		return &channels.Refusal{Status: http.StatusUpgradeRequired, Text: "Only version 13 of the WebSocket protocol is spoken here."}
 	}
-	if isConnect(r) {
+	if q.Method == http.MethodConnect && q.Major >= 2 { // RFC 8441
 		return nil
 	}
-	key := r.Header["Sec-Websocket-Key"]
+	key, once := alone(q, "Sec-Websocket-Key")
 	switch {
-	case r.Method != http.MethodGet:
+	case q.Method != http.MethodGet:
 		return refuse("The handshake of a WebSocket is a GET.")
-	case !r.ProtoAtLeast(1, 1):
+	case q.Major == 1 && q.Minor < 1 || q.Major < 1:
 		return refuse("The handshake of a WebSocket needs HTTP/1.1.")
-	case !field.Has(r.Header["Connection"], "upgrade"):
+	case !q.Fields.Lists("Connection", "upgrade"):
 		return refuse("The field Connection must name Upgrade.")
-	case len(key) != 1 || !isKey(key[0]):
+	case !once || !isKey(key):
 		return refuse("Sec-WebSocket-Key must be there once, with 16 bytes in base64.")
-	case r.ContentLength != 0:
+	case q.Length != 0:
 		return refuse("The handshake of a WebSocket has no body.")
 	}
 	return nil
+}
+
+// alone is the value of a field that stands in one line.
+func alone(q *message.Request, name string) (value string, once bool) {
+	for i := range q.Fields {
+		if q.Fields[i].Name == name {
+			if once {
+				return "", false
+			}
+			value, once = q.Fields[i].Value, true
+		}
+	}
+	return value, once
 }
 
 func isKey(s string) bool {
@@ -74,32 +88,32 @@ func isKey(s string) bool {
 // accepts reports whether pages of the request's origin may connect (RFC 6455,
 // 10.2): those of the same host, and those that the operator has named.
 // Clients that are not browsers send no Origin.
-func (h *Handler) accepts(r *http.Request) bool {
-	lines := r.Header["Origin"]
-	if len(lines) == 0 {
+func (h *Handler) accepts(q *message.Request) bool {
+	if !q.Fields.Has("Origin") {
 		return true
 	}
-	if len(lines) > 1 {
+	origin, once := alone(q, "Origin")
+	if !once {
 		return false
 	}
-	u, err := url.Parse(lines[0])
+	u, err := url.Parse(origin)
 	if err != nil {
 		return false
 	}
-	if u.Host != "" && sameHost(u, r) {
+	if u.Host != "" && sameHost(u, q) {
 		return true
 	}
-	return slices.ContainsFunc(h.options.Origins, func(allowed string) bool { return matchesOrigin(allowed, lines[0], u) })
+	return slices.ContainsFunc(h.options.Origins, func(allowed string) bool { return matchesOrigin(allowed, origin, u) })
 }
 
 // sameHost compares an origin with the request's Host, in which the scheme's own port
 // may be missing. A page from https may come without TLS, behind a proxy that ended
 // it; a page from http never comes with TLS.
-func sameHost(origin *url.URL, r *http.Request) bool {
-	if r.TLS != nil && origin.Scheme != "https" {
+func sameHost(origin *url.URL, q *message.Request) bool {
+	if q.Secure && origin.Scheme != "https" {
 		return false
 	}
-	return strings.EqualFold(trimPort(origin.Host, origin.Scheme), trimPort(r.Host, origin.Scheme))
+	return strings.EqualFold(trimPort(origin.Host, origin.Scheme), trimPort(q.Host, origin.Scheme))
 }
 
 func trimPort(host, scheme string) string {

@@ -1,11 +1,11 @@
 package websocket
 
 import (
-	"net/http"
 	"net/netip"
 	"sync"
 
 	"millrace/internal/lane"
+	"millrace/internal/wire/message"
 )
 
 // Places bounds how many clients are connected, handshakes under way included:
@@ -58,15 +58,14 @@ type peer struct {
 }
 
 // admit counts one more connection of a request's client, until End.
-func (p *Places) admit(r *http.Request) (who *peer, ok bool) {
+func (p *Places) admit(q *message.Request) (who *peer, ok bool) {
 	if p == nil || p.each == nil {
 		return nil, true
 	}
-	from, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil || p.exempt(from.Addr().Unmap().WithZone("")) {
+	if !q.Peer.IsValid() || p.exempt(q.Peer) {
 		return nil, true // a UNIX socket, or a proxy
 	}
-	client := lane.ClientOf(from.Addr())
+	client := lane.ClientOf(q.Peer)
 	p.counting.Lock()
 	defer p.counting.Unlock()
 	who = p.peers[client]

@@ -15,39 +15,58 @@ import (
 
 // passOn connects the client with one of the upstream's servers. The upstream's answer
 // to the handshake is forwarded as it is; then the engine drives both connections.
-func (h *Handler) passOn(w http.ResponseWriter, r *http.Request, place *seat) {
-	var q message.Request
-	proxy.Head(&q, r)
-	if h.proxy.Refuse(w, r, &q) {
+func (h *Handler) passOn(w http.ResponseWriter, r *http.Request, q *message.Request, place *seat) {
+	if h.proxy.Refuse(w, r, q) {
 		return
 	}
 	step := trace.Begin(r.Context(), trace.Upstream)
 	q.Marks = trace.From(r.Context()).Fields(q.Marks)
-	out := h.proxy.Outgoing(&q)
+	out := h.proxy.Outgoing(q)
 	out.Local = proxy.Local(r)
 	if isConnect(r) { // the stream is ours, and its method is not HTTP/1's
 		out.Method, out.Length = http.MethodGet, 0
 	}
+	key := handshakeOf(out)
+	res, tunnel, err := h.pool.Upgrade(r.Context(), out)
+	h.connect(w, r, q, &opened{res, tunnel, key, step}, err, place)
+}
+
+// handshakeOf makes a request one for a WebSocket, with a key of our own.
+func handshakeOf(out *upstream.Request) (key string) {
 	out.Fields.Set("Connection", "Upgrade")
 	out.Fields.Set("Upgrade", "websocket")
 	out.Fields.Delete(":protocol")
 	var nonce [16]byte
 	_, _ = rand.Read(nonce[:]) // never fails
-	key := base64.StdEncoding.EncodeToString(nonce[:])
+	key = base64.StdEncoding.EncodeToString(nonce[:])
 	out.Fields.Set("Sec-Websocket-Key", key)
-	res, tunnel, err := h.pool.Upgrade(r.Context(), out)
+	return key
+}
+
+// opened is what the upstream has answered.
+type opened struct {
+	*upstream.Answer
+	tunnel *upstream.Tunnel // nil: it refuses
+	key    string           // that it was sent
+	step   trace.Span
+}
+
+// connect passes the upstream's answer on, and connects it with the client where it has
+// agreed; err is why there is none.
+func (h *Handler) connect(w http.ResponseWriter, r *http.Request, q *message.Request, a *opened, err error, place *seat) {
+	res, tunnel := a.Answer, a.tunnel
 	if err == nil && tunnel != nil {
-		if err = agreed(res, key); err != nil {
+		if err = agreed(res, a.key); err != nil {
 			_ = tunnel.Close()
 		}
 	}
-	step.End("", err)
+	a.step.End("", err)
 	switch {
 	case err != nil:
 		h.proxy.Fail(w, r, err)
 	case tunnel == nil:
 		h.logUpstreamRefused(r, res.Status)
-		h.proxy.Answer(w, r, &q, res)
+		h.proxy.Answer(w, r, q, res)
 	default:
 		h.join(w, r, res, tunnel, place)
 	}
@@ -67,12 +86,7 @@ func agreed(res *upstream.Answer, key string) error {
 
 // join answers the client and hands both connections over to the engine.
 func (h *Handler) join(w http.ResponseWriter, r *http.Request, res *upstream.Answer, tunnel *upstream.Tunnel, place *seat) {
-	header := http.Header{}
-	for _, name := range []string{"Sec-Websocket-Extensions", "Sec-Websocket-Protocol", "Set-Cookie"} {
-		if values := res.Fields.Values(name); len(values) > 0 {
-			header[name] = values
-		}
-	}
+	header := passedOn(res)
 	if isConnect(r) {
 		h.joinStream(w, r, header, tunnel, place)
 		return
@@ -113,6 +127,17 @@ func (h *Handler) join(w http.ResponseWriter, r *http.Request, res *upstream.Ans
 	join(func(release func()) error {
 		return h.engine.Join(raw, early, back, backEarly, h.settings, release)
 	})
+}
+
+// passedOn are the fields of the upstream's answer that the client gets.
+func passedOn(res *upstream.Answer) http.Header {
+	header := http.Header{}
+	for _, name := range []string{"Sec-Websocket-Extensions", "Sec-Websocket-Protocol", "Set-Cookie"} {
+		if values := res.Fields.Values(name); len(values) > 0 {
+			header[name] = values
+		}
+	}
+	return header
 }
 
 // joinStream is join for HTTP/2: it returns when the stream is over.

@@ -2,11 +2,13 @@ package websocket
 
 import (
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
 	"golang.org/x/time/rate"
 
+	"millrace/internal/wire/message"
 	"millrace/websocket/channels"
 )
 
@@ -18,18 +20,18 @@ import (
 const refusalLogInterval = 10 * time.Second
 
 // logOriginRefused logs that a page of another site was refused.
-func (h *Handler) logOriginRefused(r *http.Request) {
+func (h *Handler) logOriginRefused(q *message.Request) {
 	h.originRefusals.Do(func() {
-		h.errorLog.Warn("a WebSocket is refused: its page is of another site", "origin", shortened(r.Header.Get("Origin")), "host", shortened(r.Host),
+		h.errorLog.Warn("a WebSocket is refused: its page is of another site", "origin", shortened(q.Value("Origin")), "host", shortened(q.Host),
 			"hint", "to let that site connect: websocket.origins in a config, or millrace ws --origin")
 	})
 }
 
 // full refuses a client for which there is no place. It logs which limit was reached
 // and what raises it.
-func (h *Handler) full(warn *rate.Sometimes, r *http.Request, why, hint string) *channels.Refusal {
+func (h *Handler) full(warn *rate.Sometimes, q *message.Request, why, hint string) *channels.Refusal {
 	warn.Do(func() {
-		h.errorLog.Warn("a WebSocket is refused: "+why, "address", r.RemoteAddr, "target", shortened(r.URL.Path), "limit", hint)
+		h.errorLog.Warn("a WebSocket is refused: "+why, "address", netip.AddrPortFrom(q.Peer, q.Port), "target", shortened(q.Decoded()), "limit", hint)
 	})
 	return &channels.Refusal{Status: http.StatusServiceUnavailable, Text: strings.ToUpper(why[:1]) + why[1:] + ": come again later."}
 }

@@ -21,6 +21,7 @@ import (
 	"millrace/internal/lane"
 	"millrace/internal/observe/meter"
 	"millrace/internal/upstream"
+	"millrace/internal/wire/message"
 	"millrace/internal/wire/pages"
 	"millrace/proxy"
 	"millrace/websocket/channels"
@@ -48,6 +49,7 @@ type Handler struct {
 	warnRoute, warnAll, warnAddress rate.Sometimes // that there is no place
 
 	watch   sync.Once // the drain, by the first client
+	watched atomic.Bool
 	leaving chan struct{}
 	ended   atomic.Bool // nobody can connect any more
 	close   sync.Once
@@ -156,7 +158,14 @@ func settings(o Options, m *meter.WebSocket) *conn.Settings {
 
 // ServeHTTP implements [http.Handler].
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h.watch.Do(func() { h.begin(lane.Drain(r)) })
+	h.watch.Do(func() {
+		h.begin(lane.Drain(r))
+		h.watched.Store(true)
+	})
+	if o, begun := lane.Take[*opening](r, h); begun {
+		h.goOn(w, r, o)
+		return
+	}
 	switch {
 	case h.proxy != nil && !wantsWebSocket(r):
 		h.passPlain(w, r)
@@ -170,15 +179,21 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // handshake answers a request for a WebSocket.
 func (h *Handler) handshake(w http.ResponseWriter, r *http.Request) {
-	if fault := check(r); fault != nil {
+	var q message.Request
+	if h.proxy != nil {
+		proxy.Head(&q, r)
+	} else {
+		q.Of(r)
+	}
+	if fault := check(&q); fault != nil {
 		h.refuse(w, r, fault)
 		return
 	}
-	if fault := h.admit(r); fault != nil {
+	if fault := h.admit(&q); fault != nil {
 		h.refuse(w, r, fault)
 		return
 	}
-	place, fault := h.place(r)
+	place, fault := h.place(&q)
 	if fault != nil {
 		h.refuse(w, r, fault)
 		return
@@ -186,7 +201,7 @@ func (h *Handler) handshake(w http.ResponseWriter, r *http.Request) {
 	defer place.leave() // of who does not come so far
 	switch {
 	case h.proxy != nil:
-		h.passOn(w, r, place)
+		h.passOn(w, r, &q, place)
 	case h.channels != nil:
 		state, err := h.channels.Connect(r, place.who.ending())
 		if err != nil {
@@ -202,37 +217,37 @@ func (h *Handler) handshake(w http.ResponseWriter, r *http.Request) {
 // admit says whether clients may connect now. While the route's clients are being sent
 // away, a handshake on its way is still accepted, since its page would only see a
 // failure; the client is told to come back as soon as it is connected.
-func (h *Handler) admit(r *http.Request) *channels.Refusal {
+func (h *Handler) admit(q *message.Request) *channels.Refusal {
 	switch {
-	case !h.accepts(r):
-		return h.refusedOrigin(r)
+	case !h.accepts(q):
+		return h.refusedOrigin(q)
 	case h.ended.Load():
 		return &channels.Refusal{Status: http.StatusServiceUnavailable, Text: "This server is about to end: come again."}
 	}
 	return nil
 }
 
-func (h *Handler) refusedOrigin(r *http.Request) *channels.Refusal {
-	h.logOriginRefused(r)
+func (h *Handler) refusedOrigin(q *message.Request) *channels.Refusal {
+	h.logOriginRefused(q)
 	return &channels.Refusal{Status: http.StatusForbidden, Text: "Pages of this origin may not connect here."}
 }
 
 // place takes a place of this handler, one of all handlers together, and one of the
 // client's address.
-func (h *Handler) place(r *http.Request) (*seat, *channels.Refusal) {
+func (h *Handler) place(q *message.Request) (*seat, *channels.Refusal) {
 	own, ok := h.places.take()
 	if !ok {
-		return nil, h.full(&h.warnRoute, r, "this route has as many WebSockets as it may have", "websocket.connections")
+		return nil, h.full(&h.warnRoute, q, "this route has as many WebSockets as it may have", "websocket.connections")
 	}
 	all, ok := h.all.take()
 	if !ok {
 		own(func() {})
-		return nil, h.full(&h.warnAll, r, "this server has as many WebSockets as it may have", h.all.more())
+		return nil, h.full(&h.warnAll, q, "this server has as many WebSockets as it may have", h.all.more())
 	}
 	s := &seat{release: func(over func()) { all(func() { own(over) }) }}
-	if s.who, ok = h.all.admit(r); !ok {
+	if s.who, ok = h.all.admit(q); !ok {
 		s.leave()
-		return nil, h.full(&h.warnAddress, r, "this address has as many WebSockets as it may have", "limits.websockets_per_address, or limits.trusted_proxies for a proxy that comes for many clients")
+		return nil, h.full(&h.warnAddress, q, "this address has as many WebSockets as it may have", "limits.websockets_per_address, or limits.trusted_proxies for a proxy that comes for many clients")
 	}
 	return s, nil
 }
@@ -242,8 +257,9 @@ func (h *Handler) place(r *http.Request) (*seat, *channels.Refusal) {
 func (h *Handler) serveChannels(w http.ResponseWriter, r *http.Request) bool {
 	switch r.URL.Path {
 	case "/sse":
-		if !h.accepts(r) {
-			h.refuse(w, r, h.refusedOrigin(r))
+		var q message.Request
+		if q.Of(r); !h.accepts(&q) {
+			h.refuse(w, r, h.refusedOrigin(&q))
 			return true
 		}
 		h.channels.ServeEvents(w, r, h.leaving)

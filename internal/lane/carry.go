@@ -60,6 +60,7 @@ const (
 	Incomplete   Progress = iota // more of the answer must come
 	Complete                     // the answer is in the Reply
 	NeedsHandler                 // a handler must go on with it
+	Switched                     // another protocol begins: see [Switching]
 )
 
 // RoundTrip is a request that was forwarded, until its answer has come. Only the loop calls
@@ -88,6 +89,15 @@ type RoundTrip interface {
 	Sent(client *Conn, r *Reply)
 	// Discard ends the round trip: nobody wants the answer.
 	Discard()
+}
+
+// Switching is a RoundTrip that may be Switched, for requests with [message.Request.Upgrades].
+type Switching interface {
+	RoundTrip
+	// Switched is called in place of Sent when the client has got the Body of r, which is
+	// then the whole answer with its head. fd is its connection, which is the callee's as
+	// after [Release]; early were read already.
+	Switched(c *Conn, r *Reply, fd int, early []byte)
 }
 
 // Take takes what a loop has begun for r, if that is a T which belongs to owner: its

@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"bytes"
 	"net/http"
 	"slices"
 	"sync"
@@ -144,7 +145,7 @@ func (lp *loop) pass(c *Conn, b []byte, more bool) bool {
 // be forwarded.
 func (lp *loop) forward(c *Conn, b []byte, text string) bool {
 	k, n := lp.fwd, len(text)
-	if k.request.Upgrades || k.request.Length > int64(len(b)-n) {
+	if k.request.Upgrades && c.wire != nil || k.request.Length > int64(len(b)-n) {
 		return false
 	}
 	size := int(k.request.Length)
@@ -478,6 +479,8 @@ func (lp *loop) upstreamReadable(event *epoll.Event) {
 		}
 	case NeedsHandler:
 		lp.toWorker(f)
+	case Switched:
+		lp.switchOver(f)
 	case Complete:
 		if f.stream != 0 {
 			lp.replyStream(f)
@@ -520,6 +523,24 @@ func (lp *loop) reply(f *call) {
 	case len(ahead) > 0:
 		lp.serveBytes(c, copy(lp.scratch.buf[:], ahead))
 	}
+}
+
+// switchOver ends a call behind which another protocol begins.
+func (lp *loop) switchOver(f *call) {
+	k, c := lp.fwd, f.c
+	early := bytes.Clone(f.kept)
+	s, ok := f.roundTrip.(Switching)
+	if !ok {
+		panic("lane: a round trip that cannot switch does")
+	}
+	k.remove(f)
+	fd, ok := c.giveAway(k.reply.Body)
+	if !ok { // it has gone, or takes nothing: a new connection always does
+		s.Discard()
+		_ = c.Close()
+		return
+	}
+	s.Switched(c, &k.reply, fd, early)
 }
 
 // sendReply sends as much of the answer in fwd as the client takes now, and returns

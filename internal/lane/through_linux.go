@@ -383,26 +383,35 @@ func (l *link) Switch(head []byte) (fd int, early []byte, ok bool) {
 	if c.fd == noFD || c.wire != nil {
 		return 0, nil, false
 	}
+	if fd, ok = c.giveAway(head); !ok {
+		return 0, nil, false
+	}
+	early, c.readAhead = c.readAhead, nil
+	return fd, early, true
+}
+
+// giveAway sends head on a connection that a loop owns, and takes it out of the server: the
+// descriptor is the caller's. Where ok is false nothing was sent, or the connection is closed.
+func (c *Conn) giveAway(head []byte) (fd int, ok bool) {
 	switch n, err := send.TryWrite(uintptr(c.fd), head, nil); {
 	case n == 0 && err == nil:
-		return 0, nil, false
+		return 0, false
 	case n < len(head):
 		_ = c.Close() // half a head was sent: the connection is of no use
-		return 0, nil, false
+		return 0, false
 	}
 	c.lane.meters.Sent.Copied.Add(c.shard, uint64(len(head)))
 	fd = c.detach()
 	if !c.release() { // it was cut meanwhile
 		_ = unix.Close(fd)
-		return 0, nil, false
+		return 0, false
 	}
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1) // nobody else notices a dead peer from here on
 	c.lane.untrack(c)
 	if c.onClose != nil {
 		c.onClose()
 	}
-	early, c.readAhead = c.readAhead, nil
-	return fd, early, true
+	return fd, true
 }
 
 // tryRead reads what has come on a connection that a loop owns. ok is false if nothing has:

@@ -436,6 +436,15 @@ func (v *visit) Sent(c *lane.Conn, r *lane.Reply) {
 	v.leave()
 }
 
+// Switched implements [lane.Switching].
+func (v *visit) Switched(c *lane.Conn, r *lane.Reply, fd int, early []byte) {
+	v.done(r.Status, 0, c.Shard())
+	if s, ok := v.RoundTrip.(lane.Switching); ok { // it has said so
+		s.Switched(c, r, fd, early)
+	}
+	v.leave()
+}
+
 // Discard implements [lane.RoundTrip].
 func (v *visit) Discard() {
 	if v.RoundTrip != nil {

@@ -43,6 +43,8 @@ type Exchange struct {
 	server *server // its, or the one that a probe is for
 	what   demand
 
+	tunnels bool // the connection is for a [Tunnel], and a new one
+
 	line *line // the connection as loops have it; nil: none
 	wire *wire // the same for a goroutine
 
@@ -60,7 +62,6 @@ type Exchange struct {
 	caller  context.Context
 	request *Request
 	interim Interim // nil: nobody wants to know
-	tunnels bool    // the connection is for a [Tunnel], and a new one
 	upload  *upload // nil: no body
 	sender  *sender // nil: the body was sent with the head, or there is none
 	first   []byte  // of a new connection, see proxyHeader
@@ -135,11 +136,22 @@ const (
 // false where the request is not for a loop, and has chosen no server for it then: a
 // server that was chosen keeps the request, or a turn would be lost, unless waker is nil.
 func (p *Pool) Begin(x *Exchange, loop int, q *Request, told Waker) bool {
+	return p.begin(x, loop, q, told, false)
+}
+
+// BeginUpgrade is Begin for a request that [Pool.Upgrade] would send, on a connection of its
+// own. [Exchange.TakeUpgrade] takes the answer, and a goroutine goes on with
+// [Pool.ContinueUpgrade].
+func (p *Pool) BeginUpgrade(x *Exchange, loop int, q *Request, told Waker) bool {
+	return q.checkUpgrade() == nil && p.begin(x, loop, q, told, true)
+}
+
+func (p *Pool) begin(x *Exchange, loop int, q *Request, told Waker, tunnels bool) bool {
 	if p.options.ProxyProtocol != "" {
 		return false
 	}
-	now, what := p.now(), p.demandOf(q, false)
-	*x = Exchange{pool: p, loop: loop, what: what, secure: q.Secure, waker: told}
+	now, what := p.now(), p.demandOf(q, tunnels)
+	*x = Exchange{pool: p, loop: loop, what: what, secure: q.Secure, waker: told, tunnels: tunnels}
 	p.mu.Lock()
 	if !p.loopable() {
 		p.mu.Unlock()
@@ -165,8 +177,11 @@ func (p *Pool) Begin(x *Exchange, loop int, q *Request, told Waker) bool {
 	return x.step == connected || x.makeLine()
 }
 
-// takeLine takes an idle connection, if there is one.
+// takeLine takes an idle connection, if there is one, and the request may have it.
 func (x *Exchange) takeLine(now time.Duration) {
+	if x.tunnels {
+		return
+	}
 	if x.line = x.server.client.takeLine(x.loop, now); x.line != nil {
 		x.step = connected
 	}
@@ -337,7 +352,10 @@ func (x *Exchange) Enter() bool {
 	if !ok {
 		return false
 	}
-	l := w.place.server.client.lineFor(made, x.loop, p.now())
+	var l *line
+	if made != nil || !x.tunnels {
+		l = w.place.server.client.lineFor(made, x.loop, p.now())
+	}
 	x.place, x.server, x.line, x.waiter, x.waited, x.step = w.place, w.place.server, l, nil, true, placed
 	if l != nil {
 		x.step = connected

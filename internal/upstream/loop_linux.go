@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"errors"
 	"net"
 	"os"
@@ -105,21 +106,10 @@ func (x *Exchange) Send(q *Request, body, room []byte) bool {
 // loop. With Whole, a has the answer's header and body is in that buffer.
 func (x *Exchange) Take(buf []byte, method string, a *Answer) (body []byte, found Taken) {
 	t := &x.taken
-	before := len(t.got)
-	if t.buffer != nil {
-		buf = (*t.buffer)[:mostTaken]
+	all, found := x.read(buf)
+	if found != Whole {
+		return nil, found
 	}
-	buf = buf[:min(len(buf), mostTaken)]
-	n, err := retried(func() (int, error) { return rawRead(uintptr(x.line.fd), buf[before:]) })
-	switch {
-	case errors.Is(err, syscall.EAGAIN):
-		return nil, Wait
-	case err != nil || n <= 0:
-		return nil, Other
-	}
-	x.line.newcomer.gotAnswer()
-	x.step = answered
-	all := buf[:before+n]
 	size, s := x.scan(unsafe.String(unsafe.SliceData(all), len(all)), method, a)
 	whole := int64(size) + t.body
 	switch {
@@ -142,6 +132,72 @@ func (x *Exchange) Take(buf []byte, method string, a *Answer) (body []byte, foun
 	}
 	t.all, t.head, t.more = all, size, whole < int64(len(all))
 	return all[size:whole], Whole
+}
+
+// read reads what has come, behind what came before. With Whole there is more than that.
+func (x *Exchange) read(buf []byte) (all []byte, found Taken) {
+	t := &x.taken
+	before := len(t.got)
+	if t.buffer != nil {
+		buf = (*t.buffer)[:mostTaken]
+	}
+	buf = buf[:min(len(buf), mostTaken)]
+	n, err := retried(func() (int, error) { return rawRead(uintptr(x.line.fd), buf[before:]) })
+	switch {
+	case errors.Is(err, syscall.EAGAIN):
+		return nil, Wait
+	case err != nil || n <= 0:
+		return nil, Other
+	}
+	x.line.newcomer.gotAnswer()
+	x.step = answered
+	return buf[:before+n], Whole
+}
+
+// TakeUpgrade is Take for the answer to q, which asks for another protocol. With Whole the
+// server agrees, and a has the header, in memory of its own: the next call must be Switch,
+// or Hold where the caller does not agree.
+func (x *Exchange) TakeUpgrade(buf []byte, q *Request, a *Answer) Taken {
+	all, found := x.read(buf)
+	if found != Whole {
+		return found
+	}
+	var head http1.Head
+	size, s := http1.ScanSwitched(string(all), q.Method, &head)
+	switch {
+	case s == http1.Partial && len(all) < min(mostTaken, int(x.pool.options.HeaderBytes)):
+		x.keep(all)
+		return Wait
+	case s != http1.Plain, size > int(x.pool.options.HeaderBytes), switched(q.Fields, head.Fields) != nil:
+		x.keep(all)
+		return Other
+	}
+	*a = Answer{Status: head.Status, Major: 1, Minor: head.Minor, Fields: head.Fields, Length: head.Length}
+	x.pool.stick(a, x.what, x.server, x.secure)
+	x.taken.all, x.taken.head = all, size
+	return Whole
+}
+
+// Switch ends the exchange behind an answer that TakeUpgrade has found. The descriptor is the
+// caller's, and the Tunnel, which has no Conn, stands for the stream. It reports false where
+// all streams are taken: Hold is next then.
+func (x *Exchange) Switch() (fd int, t *Tunnel, ok bool) {
+	p, l := x.pool, x.line
+	if !p.stream(x.place) {
+		return 0, nil, false
+	}
+	p.recordAnswer(x.place, false)
+	x.count()
+	if l.known != nil {
+		l.known(l.fd)
+	}
+	t = &Tunnel{pool: p, server: x.server}
+	if early := x.taken.all[x.taken.head:]; len(early) > 0 {
+		t.Early = bytes.Clone(early)
+	}
+	x.Release()
+	x.line, x.place, x.step = nil, place{}, ended
+	return l.fd, t, true
 }
 
 // scan reads the head of a plain answer into a, which has no status otherwise; see [http1.Scan].

@@ -40,6 +40,12 @@ func (x *Exchange) Send(*Request, []byte, []byte) bool {
 // Take is never called.
 func (x *Exchange) Take([]byte, string, *Answer) ([]byte, Taken) { return nil, Other }
 
+// TakeUpgrade is never called.
+func (*Exchange) TakeUpgrade([]byte, *Request, *Answer) Taken { return Other }
+
+// Switch is never called.
+func (*Exchange) Switch() (fd int, t *Tunnel, ok bool) { return 0, nil, false }
+
 func (*Exchange) keep([]byte) {}
 
 func (*Exchange) scan(string, string, *Answer) (int, http1.Scanned) { return 0, http1.Other }

@@ -78,16 +78,37 @@ func (t *Tunnel) Close() error {
 //
 // ctx counts until Upgrade returns a Tunnel, or until the body is closed.
 func (p *Pool) Upgrade(ctx context.Context, q *Request) (*Answer, *Tunnel, error) {
+	return p.ContinueUpgrade(ctx, q, nil)
+}
+
+// ContinueUpgrade is Upgrade for a request that an event loop has begun with
+// [Pool.BeginUpgrade], in whatever state it is; see [Pool.Continue].
+func (p *Pool) ContinueUpgrade(ctx context.Context, q *Request, x *Exchange) (*Answer, *Tunnel, error) {
 	if err := q.checkUpgrade(); err != nil {
 		if q.Body != nil {
 			q.Body.Close() // as Do does
 		}
+		if x != nil {
+			x.Discard()
+		}
 		return nil, nil, err
 	}
 	var tunnel *Tunnel
-	k := &call{pool: p, ctx: ctx, request: q, what: p.demandOf(q, true)}
-	a, err := p.repeat(k, nil, place{}, func(k *call, c place, _ *upload) (*Answer, *failure) {
-		x := &Exchange{pool: p, place: c, server: c.server, step: placed, caller: ctx, request: q, tunnels: true}
+	k := &call{pool: p, ctx: ctx, request: q}
+	has := place{}
+	if x == nil {
+		k.what = p.demandOf(q, true)
+	} else if err := k.goOn(x); err != nil {
+		return nil, nil, err
+	} else {
+		has = x.place
+	}
+	a, err := p.repeat(k, nil, has, func(k *call, c place, _ *upload) (*Answer, *failure) {
+		x := k.started
+		if k.started = nil; x == nil {
+			x = &Exchange{pool: p, server: c.server, step: placed, tunnels: true}
+		}
+		x.place, x.caller, x.request = c, ctx, q
 		err := x.run()
 		if err == nil && x.head.Framing == http1.Switched {
 			err = switched(q.Fields, x.head.Fields)

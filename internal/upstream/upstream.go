@@ -208,17 +208,26 @@ func (p *Pool) Continue(ctx context.Context, q *Request, x *Exchange, interim In
 		k.what = p.demandOf(q, false)
 		return p.repeat(k, up, place{}, p.try)
 	}
+	if err := k.goOn(x); err != nil {
+		up.abandon()
+		return nil, err
+	}
+	return p.repeat(k, up, x.place, p.try)
+}
+
+// goOn prepares the first try with what a loop has begun. It waits for a place, if the loop
+// has none.
+func (k *call) goOn(x *Exchange) error {
 	if k.what = x.what; x.step == waiting {
-		if err := x.await(ctx); err != nil {
-			up.abandon()
-			return nil, err
+		if err := x.await(k.ctx); err != nil {
+			return err
 		}
 	}
 	x.count()
 	if x.step != ended { // where it could not be sent
 		k.started = x
 	}
-	return p.repeat(k, up, x.place, p.try)
+	return nil
 }
 
 // repeat acquires a place for a request and calls try with it, until there is an answer

@@ -112,6 +112,19 @@ func Scan(text, method string, h *Head) (size int, s Scanned) {
 	return size, Plain
 }
 
+// ScanSwitched is Scan for the answer that another protocol begins behind. Plain means that
+// it is one.
+func ScanSwitched(text, method string, h *Head) (size int, s Scanned) {
+	size, err := h.parse(text, method)
+	switch {
+	case err == errPartial: //nolint:errorlint // parse does not wrap it
+		return 0, Partial
+	case err != nil, h.Framing != Switched:
+		return 0, Other
+	}
+	return size, Plain
+}
+
 // head waits until a whole head is buffered. lines are its lines, with the
 // empty one at its end.
 func (r *Reader) head(limit int) (lines, size int, err error) {

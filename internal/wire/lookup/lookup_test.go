@@ -150,8 +150,10 @@ func TestLately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var failing error
 		d := &Dialer{
-			Log:     slog.New(slog.DiscardHandler),
-			Find:    func(context.Context, string) ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr("10.0.0.1")}, failing },
+			Log: slog.New(slog.DiscardHandler),
+			Find: func(context.Context, string) ([]netip.Addr, error) {
+				return []netip.Addr{netip.MustParseAddr("10.0.0.1")}, failing
+			},
 			Connect: func(context.Context, string, string) (net.Conn, error) { return nil, net.ErrClosed },
 		}
 		ask := func() { _, _ = d.DialContext(t.Context(), "tcp", "api.test:80") }
