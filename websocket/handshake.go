@@ -153,16 +153,15 @@ func acceptKey(key string) string {
 }
 
 // answerTo makes the header that accepts a handshake.
-func (h *Handler) answerTo(r *http.Request) (header http.Header, p frame.Params) {
-	header = http.Header{}
+func (h *Handler) answerTo(r *http.Request) (header field.Lines, p frame.Params) {
 	if !h.options.Compression.Off {
 		var answer string
 		if p, answer = frame.Negotiate(r.Header["Sec-Websocket-Extensions"]); p.On {
-			header["Sec-Websocket-Extensions"] = []string{answer}
+			header.Add("Sec-Websocket-Extensions", answer)
 		}
 	}
 	if name := h.subprotocol(r); name != "" {
-		header["Sec-Websocket-Protocol"] = []string{name}
+		header.Add("Sec-Websocket-Protocol", name)
 	}
 	return header, p
 }
@@ -180,7 +179,7 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request, state any, place 
 		}
 		return
 	}
-	header["Sec-Websocket-Accept"] = []string{acceptKey(r.Header.Get("Sec-Websocket-Key"))}
+	header.Add("Sec-Websocket-Accept", acceptKey(r.Header.Get("Sec-Websocket-Key")))
 	head := switching(header)
 	if s, ok := w.(lane.Switcher); ok && h.engine.TakesDescriptors() {
 		if fd, early, ok := s.Switch(head); ok {
@@ -198,13 +197,10 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request, state any, place 
 }
 
 // switching is the head of the answer that accepts a handshake, with these fields.
-func switching(header http.Header) []byte {
-	head := []byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nServer: " + lane.ServerName + "\r\n")
-	for name, values := range header {
-		name = field.Spelling(name)
-		for _, v := range values {
-			head = append(append(append(append(head, name...), ": "...), v...), "\r\n"...)
-		}
+func switching(header field.Lines) []byte {
+	head := append(make([]byte, 0, 256), "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nServer: "+lane.ServerName+"\r\n"...)
+	for i := range header {
+		head = append(append(append(append(head, field.Spelling(header[i].Name)...), ": "...), header[i].Value...), "\r\n"...)
 	}
 	return append(head, "\r\n"...)
 }

@@ -76,7 +76,7 @@ func (o *opening) Take(buf []byte, r *lane.Reply) lane.Progress {
 	}
 	o.back, o.tunnel = conn.Detached(fd), tunnel
 	header := passedOn(&o.answer)
-	header["Sec-Websocket-Accept"] = []string{acceptKey(o.client)}
+	header.Add("Sec-Websocket-Accept", acceptKey(o.client))
 	r.Status, r.Body = http.StatusSwitchingProtocols, switching(header)
 	return lane.Switched
 }

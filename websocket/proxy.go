@@ -9,6 +9,7 @@ import (
 	"millrace/internal/lane"
 	"millrace/internal/observe/trace"
 	"millrace/internal/upstream"
+	"millrace/internal/wire/field"
 	"millrace/internal/wire/message"
 	"millrace/proxy"
 )
@@ -91,7 +92,7 @@ func (h *Handler) join(w http.ResponseWriter, r *http.Request, res *upstream.Ans
 		h.joinStream(w, r, header, tunnel, place)
 		return
 	}
-	header["Sec-Websocket-Accept"] = []string{acceptKey(r.Header.Get("Sec-Websocket-Key"))}
+	header.Add("Sec-Websocket-Accept", acceptKey(r.Header.Get("Sec-Websocket-Key")))
 	head := switching(header)
 	// The engine has both connections from here on, and closes them; the tunnel is kept
 	// for its place at the upstream, and must be small.
@@ -130,18 +131,18 @@ func (h *Handler) join(w http.ResponseWriter, r *http.Request, res *upstream.Ans
 }
 
 // passedOn are the fields of the upstream's answer that the client gets.
-func passedOn(res *upstream.Answer) http.Header {
-	header := http.Header{}
-	for _, name := range []string{"Sec-Websocket-Extensions", "Sec-Websocket-Protocol", "Set-Cookie"} {
-		if values := res.Fields.Values(name); len(values) > 0 {
-			header[name] = values
+func passedOn(res *upstream.Answer) (header field.Lines) {
+	for _, l := range res.Fields {
+		switch l.Name {
+		case "Sec-Websocket-Extensions", "Sec-Websocket-Protocol", "Set-Cookie":
+			header = append(header, l)
 		}
 	}
 	return header
 }
 
 // joinStream is join for HTTP/2: it returns when the stream is over.
-func (h *Handler) joinStream(w http.ResponseWriter, r *http.Request, header http.Header, tunnel *upstream.Tunnel, place *seat) {
+func (h *Handler) joinStream(w http.ResponseWriter, r *http.Request, header field.Lines, tunnel *upstream.Tunnel, place *seat) {
 	front := openStream(w, r, header)
 	if front == nil {
 		_ = tunnel.Close()

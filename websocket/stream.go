@@ -3,11 +3,12 @@ package websocket
 import (
 	"errors"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"sync"
 	"time"
+
+	"millrace/internal/wire/field"
 )
 
 // stream is a WebSocket over HTTP/2 (RFC 8441): the request's body is one direction,
@@ -23,8 +24,10 @@ type stream struct {
 }
 
 // openStream answers an extended CONNECT. It returns nil if the client has gone.
-func openStream(w http.ResponseWriter, r *http.Request, header http.Header) *stream {
-	maps.Copy(w.Header(), header)
+func openStream(w http.ResponseWriter, r *http.Request, header field.Lines) *stream {
+	for i := range header {
+		w.Header()[header[i].Name] = append(w.Header()[header[i].Name], header[i].Value)
+	}
 	w.WriteHeader(http.StatusOK)
 	rc := http.NewResponseController(w)
 	if rc.Flush() != nil {
