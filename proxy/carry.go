@@ -151,13 +151,13 @@ func (h *Handler) Begin(t *RoundTrip, q *lane.ForwardRequest, out *upstream.Requ
 }
 
 // OutgoingNow is [Handler.Outgoing] for an event loop and a request that asks for another
-// protocol; nil: it is for a handler.
-func (h *Handler) OutgoingNow(q *message.Request) *upstream.Request {
+// protocol, made in room; nil: it is for a handler.
+func (h *Handler) OutgoingNow(q *message.Request, room *Room) *upstream.Request {
 	if !h.carries(q) {
 		return nil
 	}
 	vouch(q)
-	o := newOutgoing()
+	o := room.clear()
 	if !h.outgoing(q, o) {
 		return nil
 	}

@@ -2,6 +2,7 @@ package websocket
 
 import (
 	"net/http"
+	"sync"
 
 	"millrace/internal/lane"
 	"millrace/internal/observe/trace"
@@ -26,6 +27,17 @@ type opening struct {
 	// Of a handshake that the upstream has agreed to:
 	back   conn.Detached
 	tunnel *upstream.Tunnel // nil: it has not
+
+	room proxy.Room // of out
+}
+
+var openings = sync.Pool{New: func() any { return new(opening) }}
+
+// end has it used again, with nothing of this handshake.
+func (o *opening) end() {
+	clear(o.answer.Fields)
+	*o = opening{answer: upstream.Answer{Fields: o.answer.Fields[:0]}}
+	openings.Put(o)
 }
 
 // Pass implements [lane.Passer]. What is refused is left to the handler.
@@ -43,14 +55,16 @@ func (h *Handler) Pass(q *lane.ForwardRequest) lane.RoundTrip {
 	if fault != nil {
 		return nil
 	}
-	o := &opening{h: h, place: place, client: head.Value("Sec-Websocket-Key")}
-	if o.out = h.proxy.OutgoingNow(head); o.out != nil {
+	o, _ := openings.Get().(*opening)
+	o.h, o.place, o.client = h, place, head.Value("Sec-Websocket-Key")
+	if o.out = h.proxy.OutgoingNow(head, &o.room); o.out != nil {
 		o.key = handshakeOf(o.out)
 		if h.proxy.BeginUpgrade(&o.RoundTrip, q, o.out) && (o.Waits() || o.Ask(o.out, q.Out)) {
 			return o
 		}
 	}
 	place.leave()
+	o.end()
 	return nil
 }
 
@@ -83,15 +97,16 @@ func (o *opening) Take(buf []byte, r *lane.Reply) lane.Progress {
 
 // Switched implements [lane.Switching].
 func (o *opening) Switched(_ *lane.Conn, _ *lane.Reply, fd int, early []byte) {
-	h, tunnel, who := o.h, o.tunnel, o.place.keep()
+	h, tunnel, back, who := o.h, o.tunnel, o.back, o.place.keep()
 	backEarly := tunnel.Early
 	tunnel.Early = nil
 	o.place.release(func() {
-		_ = h.engine.JoinDetached(fd, early, o.back, backEarly, h.settings, func() { // closed already: as the connection is
+		_ = h.engine.JoinDetached(fd, early, back, backEarly, h.settings, func() { // closed already: as the connection is
 			_ = tunnel.Close()
 			who.End()
 		})
 	})
+	o.end()
 }
 
 // Sent implements [lane.RoundTrip]; no answer is Complete.
@@ -106,6 +121,7 @@ func (o *opening) Discard() {
 		o.RoundTrip.Discard()
 	}
 	o.place.leave()
+	o.end()
 }
 
 // Owner is for [lane.Take].

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"math/rand/v2"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"syscall"
 	"time"
+	"unsafe"
 )
 
 // This file has the connections that an event loop makes itself, without waiting: it asks
@@ -46,25 +48,45 @@ func (x *Exchange) dial() bool {
 
 // connectNow begins a connection to a UNIX socket, or to an address.
 func connectNow(path string, to netip.AddrPort) (fd int, err error) {
-	family, sa := syscall.AF_UNIX, syscall.Sockaddr(&syscall.SockaddrUnix{Name: path})
-	switch ip := to.Addr(); {
+	family := syscall.AF_INET6
+	switch {
 	case path != "":
-	case ip.Is4():
-		family, sa = syscall.AF_INET, &syscall.SockaddrInet4{Port: int(to.Port()), Addr: ip.As4()}
-	default:
-		family, sa = syscall.AF_INET6, &syscall.SockaddrInet6{Port: int(to.Port()), Addr: ip.As16()}
+		family = syscall.AF_UNIX
+	case to.Addr().Is4():
+		family = syscall.AF_INET
 	}
 	if fd, err = syscall.Socket(family, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0); err != nil {
 		return -1, err //nolint:wrapcheck // nobody looks at it
 	}
-	if path == "" {
+	if path != "" {
+		err = syscall.Connect(fd, &syscall.SockaddrUnix{Name: path})
+	} else {
 		setUp(fd, to.Addr())
+		err = rawConnect(fd, to)
 	}
-	if err = syscall.Connect(fd, sa); err != nil && !errors.Is(err, syscall.EINPROGRESS) {
+	if err != nil && !errors.Is(err, syscall.EINPROGRESS) {
 		_ = syscall.Close(fd)
-		return -1, err //nolint:wrapcheck // nobody looks at it
+		return -1, err
 	}
 	return fd, nil
+}
+
+// rawConnect is connect(2) for an address, raw like the calls in raw.go: it does not wait, but
+// on this machine it takes ten microseconds, in which the server's side is done as well.
+func rawConnect(fd int, to netip.AddrPort) error {
+	var errno syscall.Errno
+	port := binary.BigEndian.AppendUint16(nil, to.Port())
+	if ip := to.Addr(); ip.Is4() {
+		sa := syscall.RawSockaddrInet4{Family: syscall.AF_INET, Port: binary.NativeEndian.Uint16(port), Addr: ip.As4()}
+		_, _, errno = syscall.RawSyscall(syscall.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&sa)), unsafe.Sizeof(sa))
+	} else {
+		sa := syscall.RawSockaddrInet6{Family: syscall.AF_INET6, Port: binary.NativeEndian.Uint16(port), Addr: ip.As16()}
+		_, _, errno = syscall.RawSyscall(syscall.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&sa)), unsafe.Sizeof(sa))
+	}
+	if errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 // setUp sets what package net and [lookup.Dialer] set. What cannot be set is not missed.

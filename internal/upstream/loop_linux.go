@@ -162,7 +162,7 @@ func (x *Exchange) TakeUpgrade(buf []byte, q *Request, a *Answer) Taken {
 	if found != Whole {
 		return found
 	}
-	var head http1.Head
+	head := http1.Head{Fields: a.Fields[:0]}
 	size, s := http1.ScanSwitched(string(all), q.Method, &head)
 	switch {
 	case s == http1.Partial && len(all) < min(mostTaken, int(x.pool.options.HeaderBytes)):
