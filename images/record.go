@@ -288,9 +288,10 @@ func (t *table) trim(inUse *record) {
 			if !tooMuch && !tooMany {
 				return
 			}
-			if rec != inUse && !(spare && rec.used.Swap(false)) {
-				t.shrink(rec, tooMuch)
+			if rec == inUse || spare && rec.used.Swap(false) {
+				continue
 			}
+			t.shrink(rec, tooMuch)
 		}
 	}
 }

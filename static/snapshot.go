@@ -490,7 +490,7 @@ func (u *use) done() {
 // keeps reports whether the snapshot is likely to be there at the next request. In a
 // crowded table that is so if this one has found it.
 func (h *Handler) keeps(u *use) bool {
-	return !u.transient && !(u.first && h.table.crowded())
+	return !u.transient && (!u.first || !h.table.crowded())
 }
 
 // use finds the answer for a name and a request's headers, and holds its file.
