@@ -1,15 +1,20 @@
 package images
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"millrace/images/codec"
 	"millrace/images/convert"
+	"millrace/static/original"
 	"millrace/store"
 	"millrace/store/memory"
 )
@@ -154,5 +159,45 @@ func TestCausesAhead(t *testing.T) {
 	r.write("a.jpg", []byte("not an image"), time.Hour)
 	if s, err := r.Ahead(t.Context(), AheadOptions{}); err != nil || len(s.Failed["not an image"]) != 1 {
 		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// Large AVIFs by libaom 3.6.0 were kept before anybody looked at them: no browser shows
+// them. They are found and dropped.
+func TestStoredAVIFsAreChecked(t *testing.T) {
+	good, err := os.ReadFile("container/testdata/still.avif")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := bytes.Clone(good)
+	clear(bad[bytes.Index(bad, []byte("mdat"))+4:])
+	for name, c := range map[string]struct {
+		version int
+		format  codec.Format
+		body    []byte
+		found   bool
+	}{
+		"good": {1, codec.AVIF, good, true}, "bad": {1, codec.AVIF, bad, false},
+		"checked when it was kept": {metaVersion, codec.AVIF, bad, true}, "WebP": {1, codec.WebP, bad, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := memory.New(1 << 20)
+			f := original.File{Name: "a.jpg", Size: 1, Modified: time.Unix(1_700_000_000, 0)}
+			m := newMeta(f, wanted{id: "x", format: format2(c.format)}, &convert.Result{Data: c.body})
+			m.Version = c.version
+			if err := put(t.Context(), s, "k", m, c.body); err != nil {
+				t.Fatal(err)
+			}
+			_, o, err := get(t.Context(), s, "k", f)
+			if err == nil {
+				_ = o.Close()
+			}
+			if (err == nil) != c.found || err != nil && !errors.Is(err, store.ErrNotFound) {
+				t.Errorf("%v", err)
+			}
+			if o, err := s.Get(t.Context(), "k"); (err == nil) != c.found {
+				t.Errorf("in the store: %v, %v", o, err)
+			}
+		})
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"millrace/images/codec"
+	"millrace/images/container"
 	"millrace/images/convert"
 	"millrace/static/original"
 	"millrace/store"
@@ -46,6 +48,9 @@ type variantStore struct {
 	refused error     // why the folder took nothing the last time; nil: it did
 	until   time.Time // when it is tried again
 }
+
+// metaVersion is that of meta. From 2 on AVIFs are checked before they are kept.
+const metaVersion = 2
 
 // meta is what is kept beside a variant, as JSON.
 type meta struct {
@@ -152,7 +157,25 @@ func get(ctx context.Context, s store.Store, key string, f original.File) (meta,
 		_ = o.Close() // read only
 		return meta{}, nil, fmt.Errorf("%w: the record beside %s is damaged", store.ErrNotFound, f.Name)
 	}
+	if err := m.check(o); err != nil {
+		_ = o.Close()          // read only
+		_ = s.Delete(ctx, key) // else the one that is made now replaces it
+		return meta{}, nil, fmt.Errorf("%w: what was made of %s before cannot be shown: %w", store.ErrNotFound, f.Name, err)
+	}
 	return m, o, nil
+}
+
+// check looks at an AVIF of a version that kept them without looking: large ones by
+// libaom 3.6.0 are none that a browser shows.
+func (m *meta) check(o *store.Object) error {
+	if m.Version >= metaVersion || m.Original || m.Format != string(codec.AVIF) {
+		return nil
+	}
+	file := make([]byte, o.Size)
+	if n, err := o.Body.ReadAt(file, 0); int64(n) != o.Size {
+		return fmt.Errorf("reading it: %w", err)
+	}
+	return container.CheckAVIF(file)
 }
 
 // fetch copies a variant that another machine has made to this one. It reports
@@ -274,7 +297,7 @@ func (k *variantStore) drop(ctx context.Context, f original.File, ids map[string
 
 // newMeta describes the result of a conversion.
 func newMeta(f original.File, v wanted, r *convert.Result) meta {
-	m := meta{Version: 1, Source: f.Name, Size: f.Size, Modified: f.Modified.UnixNano(), Content: f.Version, Variant: v.id, Format: string(v.Format), Made: time.Now().Unix()}
+	m := meta{Version: metaVersion, Source: f.Name, Size: f.Size, Modified: f.Modified.UnixNano(), Content: f.Version, Variant: v.id, Format: string(v.Format), Made: time.Now().Unix()}
 	if r == nil {
 		m.Original = true
 		return m

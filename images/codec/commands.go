@@ -93,8 +93,27 @@ func (t *Tools) avifencJob(p *picture.Picture, o Params) job {
 		args = append(args, quantizers("", q)...)
 		args = append(args, quantizers("alpha", alphaQuality)...)
 	}
+	if n := tileColumns(p.Width, p.Height); n > 0 {
+		args = append(args, "--tilecolslog2", strconv.Itoa(n))
+	}
 	out := fmt.Sprintf("%s/%d", descriptors, resultFD)
 	return job{args: append(args, "-o", out), input: y4m(p), apart: true}
+}
+
+// tileColumns is the logarithm of how many columns of tiles a picture gets. AV1 allows
+// no tile of more than 4096 by 2304 pixels, and libaom 3.6.0 (Debian 12) writes files that
+// no browser shows where it has to divide a picture into rows of tiles for that. With
+// enough columns it need not. A picture has as many blocks across as that takes, since
+// none is taller than 65,536 pixels.
+func tileColumns(width, height int) (n int) {
+	const most = 4096 * 2304
+	for _, block := range []int{64, 128} { // the encoder chooses one
+		blocks := (width + block - 1) / block * ((height + block - 1) / block)
+		for most/(block*block)<<n < blocks {
+			n++
+		}
+	}
+	return n
 }
 
 // quantizers are the options of avifenc before 1.0 for a quality from 0 to 100,

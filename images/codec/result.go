@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"millrace/images/container"
 )
 
 // checkResult finds out whether an encoder wrote a file of the format, whole:
@@ -11,7 +13,7 @@ import (
 // not end as a broken image in somebody's browser.
 func checkResult(f Format, file []byte) error {
 	if f == AVIF {
-		return checkAVIF(file)
+		return container.CheckAVIF(file) //nolint:wrapcheck // it says what it is about
 	}
 	return checkWebP(file)
 }
@@ -24,31 +26,6 @@ func checkWebP(file []byte) error {
 	}
 	if size := int64(binary.LittleEndian.Uint32(file[4:])); size+8 != int64(len(file)) {
 		return fmt.Errorf("a WebP of %d bytes came out, it should have %d", len(file), size+8)
-	}
-	return nil
-}
-
-// checkAVIF looks at the brand and walks the boxes, which must fill the file:
-// ISO/IEC 14496-12, 4.2 and 4.3.
-func checkAVIF(file []byte) error {
-	if len(file) < 16 || string(file[4:12]) != "ftypavif" {
-		return errors.New("what came out is not AVIF")
-	}
-	for rest := file; len(rest) > 0; {
-		if len(rest) < 8 {
-			return errors.New("the AVIF that came out ends in the middle of a box")
-		}
-		size := int64(binary.BigEndian.Uint32(rest))
-		switch {
-		case size == 0: // to the end of the file
-			return nil
-		case size == 1 && len(rest) >= 16:
-			size = int64(binary.BigEndian.Uint64(rest[8:]))
-		}
-		if size < 8 || size > int64(len(rest)) {
-			return errors.New("the AVIF that came out ends in the middle of a box")
-		}
-		rest = rest[size:]
 	}
 	return nil
 }

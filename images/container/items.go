@@ -76,9 +76,10 @@ func (a *avifFile) setEXIF(exif []byte) error {
 
 // itemInfo is an iinf box: ISO/IEC 14496-12, 8.11.6.
 type itemInfo struct {
-	body []byte
-	used [1 << 16 / 64]uint64 // a bit for each number of 16 bits that is taken
-	exif []uint32             // items of the type Exif
+	body  []byte
+	used  [1 << 16 / 64]uint64 // a bit for each number of 16 bits that is taken
+	exif  []uint32             // items of the type Exif
+	coded []uint32             // items that are pictures coded in AV1
 }
 
 func parseItems(body []byte) (*itemInfo, error) {
@@ -100,8 +101,14 @@ func parseItems(body []byte) (*itemInfo, error) {
 		id := uint32(c.uint(idSize(e.body[0] >= 3)))
 		i.use(id)
 		c.uint(2) // protection
-		if e.body[0] >= 2 && !c.short && len(c.b) >= 4 && string(c.b[:4]) == "Exif" {
+		if e.body[0] < 2 || c.short || len(c.b) < 4 {
+			continue
+		}
+		switch string(c.b[:4]) {
+		case "Exif":
 			i.exif = append(i.exif, id)
+		case "av01":
+			i.coded = append(i.coded, id)
 		}
 	}
 	return i, nil
