@@ -122,6 +122,8 @@ type Workload struct {
 	Together bool
 
 	Paths         []string // "site": those of the small site; "page": the page with its assets
+	Again         int      // so many of the paths, from the first on, are asked for once more, with the tag that they came with: 304
+	Miss          []string // paths that are asked for after these, each time with another query, so that no cache has the answer
 	Header        map[string]string
 	Browser       bool // the header fields of a browser
 	Body, Message int  // bytes
@@ -276,7 +278,7 @@ func (w Workload) load() load.Config {
 	if runtime.NumCPU() <= w.Threads {
 		c.Threads = 1 // several would take the server's last core
 	}
-	if c.Paths = w.paths(); w.Rate > 0 {
+	if c.Paths, c.Steps = w.paths(), w.steps(); w.Rate > 0 {
 		c.Arrival, c.Rate = load.Poisson, w.Rate
 	}
 	if w.Body > 0 {
@@ -290,6 +292,29 @@ func (w Workload) load() load.Config {
 }
 
 func (w Workload) paths() []string { return pathsOf(w.Paths) }
+
+// steps are the requests of a workload in which some come again or miss; nil for any other.
+func (w Workload) steps() (steps []load.Step) {
+	if w.Again == 0 && len(w.Miss) == 0 {
+		return nil
+	}
+	paths := w.paths()
+	tag := func(i int) string { return fmt.Sprint("tag-", i) }
+	for i, p := range paths {
+		s := load.Step{Path: p, Expect: []string{"status 200"}}
+		if i < w.Again {
+			s.Take = map[string]string{tag(i): "header Etag"}
+		}
+		steps = append(steps, s)
+	}
+	for i, p := range paths[:min(w.Again, len(paths))] {
+		steps = append(steps, load.Step{Name: "GET " + p + " again", Path: p, Header: map[string]string{"If-None-Match": "{{" + tag(i) + "}}"}, Expect: []string{"status 304"}})
+	}
+	for _, p := range w.Miss {
+		steps = append(steps, load.Step{Path: p + "?n={{number}}", Expect: []string{"status 200"}})
+	}
+	return steps
+}
 
 // pathsOf are paths, among which "site" stands for those of the small site, and "page" for
 // the page and its assets.

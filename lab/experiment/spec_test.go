@@ -3,8 +3,11 @@ package experiment
 import (
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -77,6 +80,47 @@ func TestParse(t *testing.T) {
 	}
 	if _, err := Read("nonsense", record.Full); err == nil {
 		t.Error("a page that there is not")
+	}
+}
+
+// TestPageOfLatency: the page of the experiment latency has answers that are not whole, and
+// one that no cache has.
+func TestPageOfLatency(t *testing.T) {
+	s, err := Read("latency", record.Full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(s.Workloads, func(w Workload) bool { return w.Name == "page-2000" })
+	c := s.Workloads[i].load()
+	var mu sync.Mutex
+	asked, status := map[string]int{}, map[int]int{}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Etag", `"`+r.URL.Path+`"`)
+		code := http.StatusOK
+		if r.Header.Get("If-None-Match") == `"`+r.URL.Path+`"` {
+			code = http.StatusNotModified
+		}
+		mu.Lock()
+		asked[r.RequestURI]++
+		status[code]++
+		mu.Unlock()
+		w.WriteHeader(code)
+	}))
+	defer srv.Close()
+	const turns, each = 5, 31 + 3 + 10 + 1
+	c.URL, c.Requests, c.Connections, c.Arrival, c.Rate = srv.URL, turns*each, 1, load.Closed, 0
+	res, err := load.Run(t.Context(), c)
+	if err != nil || res.Requests != turns*each || res.Non2xx+res.Errors.Unexpected != 0 {
+		t.Fatalf("%v, %+v", err, res)
+	}
+	missed := 0
+	for uri, n := range asked {
+		if strings.HasPrefix(uri, "/cached/1500?n=") && n == 1 {
+			missed++
+		}
+	}
+	if status[http.StatusNotModified] != turns*10 || status[http.StatusOK] != turns*(each-10) || missed != turns || asked["/page/"] != 2*turns || asked["/app/501"] != turns {
+		t.Errorf("%v, %v, %d misses", status, asked, missed)
 	}
 }
 
