@@ -147,8 +147,8 @@ func (o *opener) dial(t *testing.T) *net.TCPConn {
 	return tcp
 }
 
-// varies are a date and an error's id.
-var varies = regexp.MustCompile(`Date: [^\r]*|under [0-9A-Z]+`)
+// varies are a date and the id of a request.
+var varies = regexp.MustCompile(`Date: [^\r]*|Request id: [0-9A-Z]+`)
 
 // open asks for a WebSocket, and returns what comes until it ends, or its first message.
 func (o *opener) open(t *testing.T) string {
