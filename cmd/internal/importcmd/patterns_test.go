@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,12 +48,13 @@ func upstreams(t *testing.T) *strings.Replacer {
 	t.Helper()
 	var pairs []string
 	for _, port := range []string{"3000", "3001"} {
+		var count atomic.Int64
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("X-Powered-By", "upstream")
+			w.Header().Set("X-Count", fmt.Sprint(count.Add(1)))
 			w.Header().Set("Content-Type", "text/plain")
-			w.Header().Set("Cache-Control", r.URL.Query().Get("cc"))
-			if r.URL.Path == "/cookie" {
-				w.Header().Set("Set-Cookie", "seen=1")
+			if strings.HasSuffix(r.URL.Path, ".css") {
+				w.Header().Set("Content-Type", "text/css")
 			}
 			if r.URL.Path == "/fault" {
 				w.WriteHeader(http.StatusInternalServerError)
@@ -222,5 +224,62 @@ func TestPatternsOfHAProxy(t *testing.T) {
 			ours := serveOurs(t, "listen: [':80']\n"+to.Replace(p.ours))
 			alike(t, address, ours, asked[p.title], []string{"Location", "X-Frame-Options", "X-Powered-By", "Www-Authenticate"})
 		})
+	}
+}
+
+// TestPatternsOfVarnish: each pair of configs of the page answers alike, and keeps the
+// same answers: upstreams count what they are asked.
+func TestPatternsOfVarnish(t *testing.T) {
+	binary := servertest.Varnish().Path(t)
+	if _, err := exec.LookPath("cc"); err != nil {
+		t.Skip("varnishd compiles VCL by cc, which is not here")
+	}
+	asked := map[string][]string{
+		"A lifetime for all":           {"GET a/x", "GET a/x", "GET a/y"},
+		"A lifetime by path":           {"GET a/news/x", "GET a/news/x", "GET a/x", "GET a/x"},
+		"A lifetime by media type":     {"GET a/x.css", "GET a/x.css", "GET a/x", "GET a/x"},
+		"Paths that pass":              {"GET a/admin/x", "GET a/admin/x", "GET a/x", "GET a/x"},
+		"Files without cookies":        {"GET a/x.css Cookie: a=b", "GET a/x.css Cookie: c=d", "GET a/x Cookie: a=b", "GET a/x Cookie: a=b"},
+		"A field in the key":           {"GET a/x X-Tenant: 1", "GET a/x X-Tenant: 1", "GET a/x X-Tenant: 2", "GET a/x X-Tenant: 2"},
+		"Parameters that count visits": {"GET a/x", "GET a/x?utm_source=b", "GET a/x?utm_medium=c&utm_source=b", "GET a/y"},
+		"Parameters in any order":      {"GET a/x?a=1&b=2", "GET a/x?b=2&a=1", "GET a/x?b=3"},
+		"No parameters at all":         {"GET a/x", "GET a/x?a=1", "GET a/x?b", "GET a/y?b"},
+		"What nobody gets":             {"GET a/private/x", "GET a/privatex", "GET a/privatex"},
+		"A path that has moved":        {"GET a/old", "GET a/older", "GET a/older"},
+		"An answer of its own":         {"GET a/health", "GET a/health", "GET a/healthy"},
+		"Another path for the backend": {"GET a/v1/x?a=b", "GET a/x?a=b", "GET a/v2/x"},
+		"A field for the backend":      {"GET a/x", "GET a/x X-Tenant: red", "GET a/y"},
+		"Fields of answers":            {"GET a/x", "GET a/x", "GET a/y"},
+		"Backends by host":             {"GET api.example/x", "GET a/x", "GET api.example/x", "GET a/x"},
+		"Backends by path":             {"GET a/api/x", "GET a/api/x", "GET a/apix", "GET a/apix"},
+		"Errors that are not kept":     {"GET a/fault", "GET a/fault", "GET a/x", "GET a/x"},
+		"Other methods pass":           {"GET a/x", "POST a/y", "POST a/y", "GET a/x"},
+		"Who signs in passes":          {"GET a/x", "GET a/x Authorization: Basic eA==", "GET a/x Cookie: a=b", "GET a/x"},
+	}
+	for _, p := range patterns(t, "varnish.md", "vcl") {
+		t.Run(p.title, func(t *testing.T) {
+			if asked[p.title] == nil {
+				t.Fatal("nothing is asked")
+			}
+			address, err := freePort()
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := t.TempDir()
+			file := filepath.Join(dir, "default.vcl")
+			// Each has upstreams of its own, whose counts are compared.
+			write(t, file, regexp.MustCompile(`\.host = "([\d.]+)"; \.port = "(\d+)"`).ReplaceAllStringFunc(p.theirs, replacedBackend(upstreams(t))))
+			serveTheirs(t, address, binary, "-j", "none", "-F", "-a", address, "-f", file, "-n", filepath.Join(dir, "varnish"), "-s", "malloc,10m", "-T", "none")
+			ours := serveOurs(t, "listen: [':80']\n"+upstreams(t).Replace(p.ours))
+			alike(t, address, ours, asked[p.title], []string{"Location", "X-Frame-Options", "X-Powered-By", "X-Count"})
+		})
+	}
+}
+
+// replacedBackend puts the address of a test's upstream into a backend of VCL.
+func replacedBackend(to *strings.Replacer) func(string) string {
+	return func(backend string) string {
+		host, port, _ := net.SplitHostPort(to.Replace(regexp.MustCompile(`"([\d.]+)"; \.port = "(\d+)"`).ReplaceAllString(strings.TrimPrefix(backend, ".host = "), "$1:$2")))
+		return fmt.Sprintf(".host = %q; .port = %q", host, port)
 	}
 }

@@ -81,3 +81,8 @@ func Caddy() Peer {
 func HAProxy() Peer {
 	return Peer{Name: "haproxy", Package: "Debian: haproxy", Version: []string{"-v"}, Known: []string{"2.6.", "2.8.", "3.0.", "3.2."}}
 }
+
+// Varnish is one of the peers whose patterns the documentation has beside ours.
+func Varnish() Peer {
+	return Peer{Name: "varnishd", Package: "Debian: varnish", Version: []string{"-V"}, Known: []string{"7.", "8."}}
+}
