@@ -201,6 +201,7 @@ var clients = []client{
 			"Sec-Fetch-Storage-Access", "active", "Sec-Speculation-Tags", "null",
 		},
 		"css":     {"Accept", "text/css,*/*;q=0.1", "Sec-Fetch-Dest", "style"},
+		"spelled": {"Accept", "image/avif,image/webp,image/apng,image/svg+xml,image/*,*/*;q=0.8", "Sec-Fetch-Dest", "image"},
 		"js":      {"Sec-Fetch-Dest", "script", "Origin", "https://localhost", "Sec-Fetch-Mode", "cors"},
 		"image":   {"Accept", "image/avif,image/webp,image/apng,image/svg+xml,image/*,*/*;q=0.8", "Sec-Fetch-Dest", "image"},
 		"picture": {"Accept", "image/avif,image/webp,image/apng,image/svg+xml,image/*,*/*;q=0.8", "Sec-Fetch-Dest", "image"},
@@ -287,7 +288,7 @@ var clients = []client{
 
 // kindPaths are what the kinds ask for.
 var kindPaths = map[string]string{
-	"document": "/index.html", "prerender": "/index.html", "again": "/index.html", "reload": "/index.html", "css": "/a.css", "js": "/a.js", "sw": "/a.js", "image": "/a.svg", "picture": "/photos/a.jpg",
+	"document": "/index.html", "spelled": "/gr%C3%BC%C3%9Fe/a%20b%20(1)%25.svg", "prerender": "/index.html", "again": "/index.html", "reload": "/index.html", "css": "/a.css", "js": "/a.js", "sw": "/a.js", "image": "/a.svg", "picture": "/photos/a.jpg",
 	"font": "/a.woff2", "video": "/a.mp4", "seek": "/a.mp4", "fetch": "/a.json", "film": "/large.mp4",
 }
 
@@ -296,7 +297,7 @@ var kindPaths = map[string]string{
 func TestClientsAreHot(t *testing.T) {
 	text := strings.Repeat("a text that can be compressed well\n", 100)
 	files := folder(t, map[string]string{
-		"index.html": text, "a.css": text, "a.js": text, "a.json": text, "a.svg": "<svg>" + text, "photos/x": "", "a.woff2": text, "a.mp4": strings.Repeat("0123456789abcdef", 3_000), "large.mp4": strings.Repeat("0123456789abcdef", 12_000),
+		"index.html": text, "a.css": text, "a.js": text, "a.json": text, "a.svg": "<svg>" + text, "photos/x": "", "grüße/a b (1)%.svg": "<svg>" + text, "a.woff2": text, "a.mp4": strings.Repeat("0123456789abcdef", 3_000), "large.mp4": strings.Repeat("0123456789abcdef", 12_000),
 	})
 	place(t, filepath.Join(files, "photos", "a.jpg"), photo(t, 1), time.Hour)
 	eachTwins(t, fmt.Sprintf(`
@@ -311,7 +312,7 @@ sites:
 				return res.Header.Get("Content-Type") == "image/webp"
 			})
 		}
-		for _, path := range []string{"/index.html", "/a.css", "/a.js", "/a.json", "/a.svg"} {
+		for _, path := range []string{"/index.html", "/a.css", "/a.js", "/a.json", "/a.svg", kindPaths["spelled"]} {
 			w.encoded(path)
 		}
 		for _, c := range clients {

@@ -352,10 +352,7 @@ func splitPseudo(fields []hpack.HeaderField) (p pseudo, rest []hpack.HeaderField
 
 // matchPath appends a path and its query to b, if match would accept them.
 func matchPath(b []byte, path string, r *request) ([]byte, bool) {
-	n := 0
-	for n < len(path) && message.Class[path[n]]&message.PathByte != 0 {
-		n++
-	}
+	n := pathEnd(bytesOf(path), 0)
 	r.path = span{0, uint16(n)}
 	if n < len(path) {
 		if path[n] != '?' {

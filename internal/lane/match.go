@@ -44,8 +44,8 @@ type request struct {
 }
 
 // match parses the request head at the start of b. It accepts a strict subset of what
-// net/http accepts: GET or HEAD, origin-form, HTTP/1.1, one Host, no percent sign in the
-// path, no header that lookupHeader refuses or that has to do with framing, no body. n is the
+// net/http accepts: GET or HEAD, origin-form, HTTP/1.1, one Host, a path as browsers spell it
+// (pathEnd), no header that lookupHeader refuses or that has to do with framing, no body. n is the
 // length of the head when it matched. It is a pure function of b and allocates nothing.
 func match(b []byte, r *request) (n int, v verdict) {
 	if len(b) > maxHead {
@@ -93,8 +93,8 @@ func matchRequestLine(b []byte, r *request) (n int, v verdict) {
 		return 0, shortIf(isPrefix(b, get) || isPrefix(b, head))
 	}
 	start := n
-	for n < len(b) && message.Class[b[n]]&message.PathByte != 0 {
-		n++
+	if n = pathEnd(b, n); escapeBegins(b[n:]) {
+		return 0, shortIf(len(b) < maxHead)
 	}
 	r.path, r.query, r.hasQuery = span{uint16(start), uint16(n)}, span{}, false
 	if n < len(b) && b[n] == '?' {
@@ -111,6 +111,44 @@ func matchRequestLine(b []byte, r *request) (n int, v verdict) {
 		return 0, refused
 	}
 	return n + len(proto), matched
+}
+
+// pathEnd returns where the path ends that goes on at b[n]. It accepts the bytes that may stand
+// in a path, and percent-encoded those that may not, in capitals, as in "/gr%C3%BC%C3%9Fe%201".
+// That is what browsers send, and there is no other such spelling of the same path: %41, %2F,
+// %2e and %c3 are for others.
+func pathEnd(b []byte, n int) int {
+	for ; n < len(b); n++ {
+		if message.Class[b[n]]&message.PathByte != 0 {
+			continue
+		}
+		if b[n] != '%' || n+2 >= len(b) {
+			break
+		}
+		high, low := hexDigit(b[n+1]), hexDigit(b[n+2])
+		c := high<<4 | low
+		if high > 15 || low > 15 || c < 0x20 || c == 0x7f || message.Class[c]&message.PathByte != 0 {
+			break
+		}
+		n += 2
+	}
+	return n
+}
+
+// escapeBegins reports whether b is the beginning of a percent-encoded byte, but not all of it.
+func escapeBegins(b []byte) bool {
+	return len(b) == 1 && b[0] == '%' || len(b) == 2 && b[0] == '%' && hexDigit(b[1]) <= 15
+}
+
+// hexDigit returns the value of a digit, in capitals; above 15 for any other byte.
+func hexDigit(c byte) byte {
+	switch {
+	case '0' <= c && c <= '9':
+		return c - '0'
+	case 'A' <= c && c <= 'F':
+		return c - 'A' + 10
+	}
+	return 0xff
 }
 
 // isPrefix reports whether b is the beginning of want, but not all of it.

@@ -3,6 +3,7 @@ package lane
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"net/http"
 	"reflect"
 	"strings"
@@ -38,6 +39,7 @@ func TestMatchAccepts(t *testing.T) {
 		"cookie":          "GET / HTTP/1.1\r\n" + hostLine + "Cookie: a=b; c=d\r\n\r\n",
 		"authorization":   "GET / HTTP/1.1\r\n" + hostLine + "Authorization: Basic eDp5\r\n\r\n",
 		"codings":         "GET / HTTP/1.1\r\n" + hostLine + "Accept-Encoding: gzip,deflate, br,  zstd\r\n\r\n",
+		"encoded path":    "GET /gr%C3%BC%C3%9Fe%20(1)/%25%3F%23 HTTP/1.1\r\n" + hostLine + "\r\n",
 		"weights":         "GET / HTTP/1.1\r\n" + hostLine + "Accept-Encoding: GZIP;q=1,,new, br;q=0.5, *;q=0\r\n\r\n",
 		"condition":       "GET / HTTP/1.1\r\n" + hostLine + "If-None-Match: \"x\"\r\n\r\n",
 		"since":           "GET / HTTP/1.1\r\n" + hostLine + "If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n",
@@ -94,6 +96,15 @@ func TestMatchRefuses(t *testing.T) {
 		"tab":                   line("GET\t/ HTTP/1.1"),
 		"space in path":         line("GET /a b HTTP/1.1"),
 		"percent":               line("GET /%61 HTTP/1.1"),
+		"encoded slash":         line("GET /a%2Fb HTTP/1.1"),
+		"encoded dots":          line("GET /%2E%2E/a HTTP/1.1"),
+		"small hex":             line("GET /%c3%9f HTTP/1.1"),
+		"encoded control":       line("GET /a%0D HTTP/1.1"),
+		"encoded NUL":           line("GET /a%00 HTTP/1.1"),
+		"encoded DEL":           line("GET /a%7F HTTP/1.1"),
+		"half an escape":        line("GET /a%2 HTTP/1.1"),
+		"no escape":             line("GET /a% HTTP/1.1"),
+		"no hex":                line("GET /a%2G HTTP/1.1"),
 		"fragment":              line("GET /#a HTTP/1.1"),
 		"fragment in query":     line("GET /?a#b HTTP/1.1"),
 		"non-ASCII path":        line("GET /\xc3\xa9 HTTP/1.1"),
@@ -232,6 +243,7 @@ func FuzzMatch(f *testing.F) {
 	f.Add([]byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), 10)
 	f.Add([]byte("HEAD /a?%zz HTTP/1.1\r\nhost: [::1]:80\r\nCookie: a\r\nAccept-Encoding: gzip, br\r\nConnection: keep-alive\r\n\r\nGET"), 30)
 	f.Add([]byte("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n"), 40)
+	f.Add([]byte("GET /gr%C3%BC%C3%9Fe%20(1)?%zz HTTP/1.1\r\nHost: a\r\n\r\nGET"), 8)
 	f.Add([]byte("GET / HTTP/1.1\nHost: a\r\n\r\n"), 20)
 	f.Add([]byte("GET / HTTP/1.1\r\nHost: a\r\nX-Unknown:\t\xff\tb \r\nTE: trailers\r\nAccept: a\r\nAccept:b\r\n\r\n"), 50)
 	f.Add([]byte("GET / HTTP/1.1\r\nHost: a\r\nContent-Length : 5\r\nX Y: z\r\nx_y:\r\n\r\n"), 40)
@@ -270,8 +282,19 @@ func checkWithNetHTTP(t *testing.T, in []byte, q *request) {
 		t.Fatalf("net/http does not take %q: %v", in, err)
 	}
 	target := string(in[q.path.from:q.path.to])
-	if r.URL.Path != target || r.URL.Host != "" {
-		t.Errorf("path %q, host %q; net/http %q, %q", target, "", r.URL.Path, r.URL.Host)
+	if r.URL.EscapedPath() != target || r.URL.Host != "" {
+		t.Errorf("path %q, host %q; net/http %q, %q", target, "", r.URL.EscapedPath(), r.URL.Host)
+	}
+	spelling := "" // the only one that is accepted
+	for _, c := range []byte(r.URL.Path) {
+		if message.Class[c]&message.PathByte != 0 {
+			spelling += string(c)
+		} else {
+			spelling += fmt.Sprintf("%%%02X", c)
+		}
+	}
+	if spelling != target {
+		t.Errorf("the path %q is accepted as %q, too", spelling, target)
 	}
 	if q.hasQuery {
 		target += "?" + string(in[q.query.from:q.query.to])

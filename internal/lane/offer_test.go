@@ -77,6 +77,7 @@ func TestOfferDeclines(t *testing.T) {
 		"POST":                {method: "POST"},
 		"query":               {target: "/q?a=%20", rule: Rule{WithQuery: true}, taken: true},
 		"percent":             {target: "/%61"},
+		"needed percent":      {target: "/%20", taken: true},
 		"percent, with query": {target: "/%61?a", rule: Rule{WithQuery: true}},
 		"absolute":            {target: "http://a/c"},
 		"non-ASCII query":     {target: "/q?\xc3", rule: Rule{WithQuery: true}},
@@ -183,7 +184,7 @@ func TestOfferDeclines(t *testing.T) {
 func TestQueriesCannotFlush(t *testing.T) {
 	o := newOfferer(t)
 	for i := range 100 {
-		for _, target := range []string{fmt.Sprint("/x?", i), fmt.Sprintf("/%%%02x", i)} {
+		for _, target := range []string{fmt.Sprint("/x?", i), fmt.Sprintf("/%%%02X", 'A'+i%26), fmt.Sprintf("/%%c3%%%02x", 0x80+i%64)} {
 			o.offer(1, asked("GET", target, nil), answerOf("x"), Rule{})
 		}
 	}

@@ -15,10 +15,8 @@ import (
 // matchable reports whether match accepts requests for this target.
 func matchable(target string) bool {
 	path, query, _ := strings.Cut(target, "?")
-	for i := range len(path) {
-		if message.Class[path[i]]&message.PathByte == 0 {
-			return false
-		}
+	if pathEnd(bytesOf(path), 0) < len(path) {
+		return false
 	}
 	for i := range len(query) {
 		if message.Class[query[i]]&message.TargetByte == 0 {
