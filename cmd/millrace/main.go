@@ -116,8 +116,11 @@ const about = "Serves a site: files from a folder, fast, with nothing to set up.
 
 // run is main without the process.
 func run(args []string, s cli.Streams, taken *servecmd.Signals) int {
-	if len(args) == 0 {
+	switch {
+	case len(args) == 0:
 		args = []string{"--help"}
+	case args[0] == "help":
+		args = append(args[1:len(args):len(args)], "--help")
 	}
 	return act(new(program), "millrace", args, job{Streams: s, taken: taken, examples: examples()})
 }

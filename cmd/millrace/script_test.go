@@ -216,7 +216,7 @@ func (w *watched) take(re *regexp.Regexp, done <-chan struct{}) (string, error) 
 
 var (
 	bannerEnd = regexp.MustCompile(`(?s)^.*\n  stop .*?\n\n|(?m)\A\{.*"msg":"serving",.*\}\n`)
-	bannerURL = regexp.MustCompile(`(?m)^  ((?:https?://|unix:)\S+)$`)
+	bannerURL = regexp.MustCompile(`(?m)^  ((?:https?://|unix:)\S+)(?:  also by HTTP/3)?$`)
 )
 
 // start NAME [ARG...] runs `millrace serve ARG...` until its banner. The URLs

@@ -8,7 +8,7 @@ import (
 )
 
 // errThreads: see reachable.
-var errThreads = errors.New("this build cannot do it for all of its threads, one by `make build` can")
+var errThreads = errors.New("only a program that `make build` has built confines all of its threads")
 
 // probe tries what is forbidden. failed are the reasons for what did not work.
 func probe(n Needs, failed map[string]error) Report {

@@ -63,7 +63,8 @@ type Config struct {
 	Listen []string `yaml:"listen"`
 	// TLS are the addresses for HTTPS and their certificates.
 	TLS server.TLSOptions `yaml:"tls"`
-	// Log is the access log: one line per request.
+	// Log is the access log: one line per request. "log: json" and "log: off" stand for
+	// its format alone.
 	Log accesslog.Options `yaml:"log"`
 	// Tracing continues traces (W3C Trace Context), passes them on to other servers,
 	// and sends spans to a collector. What the fast lane answers is not traced.

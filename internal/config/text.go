@@ -36,7 +36,13 @@ func (d *decoder) text(v reflect.Value, w written) {
 	name := strconv.Quote(lastKey(w.path))
 	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
 		if err := u.UnmarshalText([]byte(s)); err != nil {
-			d.fail(w, name+": "+err.Error(), "")
+			hint := ""
+			if c, ok := err.(interface{ Choices() []string }); ok {
+				if near := Nearest(s, c.Choices()); near != "" {
+					hint = fmt.Sprintf("did you mean %q?", near)
+				}
+			}
+			d.fail(w, name+": "+err.Error(), hint)
 		}
 		return
 	}

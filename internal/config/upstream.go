@@ -80,10 +80,25 @@ func upstreamHint(scheme, text string) string {
 	if full, ok := understood(scheme, text); ok {
 		return "write " + full
 	}
+	if fixed := withSlashes(text); fixed != "" {
+		return "write " + fixed
+	}
 	if strings.ContainsAny(text, " \t\r\n") {
 		return "for example " + exampleUpstream(scheme)
 	}
 	return "write " + scheme + "://" + text
+}
+
+// withSlashes repairs an address whose scheme lacks a colon or a slash: http//x, http:/x.
+// It is "" for others.
+func withSlashes(text string) string {
+	for _, scheme := range []string{"http", "https", "h2c"} {
+		rest, ok := strings.CutPrefix(text, scheme)
+		if host := strings.TrimLeft(rest, ":/"); ok && host != "" && strings.HasPrefix(rest, "/") || ok && strings.HasPrefix(rest, ":/") {
+			return scheme + "://" + host
+		}
+	}
+	return ""
 }
 
 // route is one route of the config, with what it is called.

@@ -80,3 +80,7 @@ func (s *Server) certificates() []admin.Certificate {
 	}
 	return s.graph.auto.Status()
 }
+
+// ConnectionLimits returns how many connections there may be, of all clients and of one
+// address, and how many file descriptors the process may have; 0: that is not known.
+func (s *Server) ConnectionLimits() (all, each, descriptors int) { return s.server.ConnectionLimits() }

@@ -22,7 +22,7 @@ func (s *Server) dashboard() *dashboard.Dashboard {
 		Meters: s.meters, Recent: s.recent, Version: cmp.Or(s.options.Version, "dev"), Started: time.Now(),
 		Gather:       s.measure,
 		Upstreams:    s.upstreams,
-		Certificates: s.shownCertificates,
+		Certificates: s.Certificates,
 		Maintenance: func() (bool, time.Time) {
 			m := s.Maintenance()
 			return m.On, m.Since
@@ -100,8 +100,8 @@ func (s *Server) drain(pool, address string, on bool) error {
 	return p.Drain(address, on)
 }
 
-// shownCertificates are the certificates from a CA, and those of files.
-func (s *Server) shownCertificates() []dashboard.Certificate {
+// Certificates are the certificates from a CA, and those of files.
+func (s *Server) Certificates() []dashboard.Certificate {
 	var list []dashboard.Certificate
 	for _, c := range s.server.FileCertificates() {
 		shown := dashboard.Certificate{Name: certified(c.Leaf), Issuer: issuer(c.Leaf), File: c.Files.Cert, From: c.Leaf.NotBefore, Until: c.Leaf.NotAfter}

@@ -80,7 +80,7 @@ func (b *builder) variants(o images.Options, scope string) (*disk.Store, error) 
 	d, err := reuseOrOpen(b, keyOf("variants", dir), func() (diskStore, io.Closer, error) {
 		d, err := images.OpenStore(o, scope)
 		if errors.Is(err, disk.ErrInUse) {
-			err = fmt.Errorf("%w; another millrace converts the same folder: stop it, or give this one a folder of its own with images.store", err)
+			err = fmt.Errorf("%w with images.store", err)
 		}
 		return diskStore{d, options}, d, err
 	})

@@ -98,3 +98,11 @@ func (d Share) upTo() string {
 	}
 	return fmt.Sprintf(" (up to %d; for more %s)", d.possible, moreFiles)
 }
+
+// ConnectionLimits returns how many connections there may be, of all clients and of one
+// address, and how many file descriptors the process may have; 0: that is not known.
+func (s *Server) ConnectionLimits() (all, each, descriptors int) {
+	s.slots.mu.Lock()
+	defer s.slots.mu.Unlock()
+	return s.slots.bound.all, s.slots.bound.each, Descriptors()
+}

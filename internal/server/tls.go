@@ -68,10 +68,18 @@ func (o *TLSOptions) UnmarshalText(text []byte) error {
 	case CAInternal:
 		*o = TLSOptions{Auto: &AutoOptions{CA: []string{CAInternal}}}
 	default:
-		return fmt.Errorf("%q is none of auto and internal", s)
+		return unknownTLS(s)
 	}
 	return nil
 }
+
+// unknownTLS is what "tls:" says where it is none of its words.
+type unknownTLS string
+
+func (s unknownTLS) Error() string { return fmt.Sprintf("%q is none of auto and internal", string(s)) }
+
+// Choices are the words that may stand there.
+func (unknownTLS) Choices() []string { return []string{"auto", CAInternal} }
 
 // Redirects reports whether plain requests are sent to the https address.
 func (o TLSOptions) Redirects() bool {

@@ -1,6 +1,7 @@
 package cachecmd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -52,13 +53,14 @@ func (c *Purge) Run(s cli.Streams) error {
 		}
 	}
 	var problems []error // it holds here, but other machines may not know
-	for _, one := range c.selectors(at) {
+	for i, one := range c.selectors(at) {
+		unknown := i < len(c.URL) && c.unknown(ctx, caches(r), at.Asked(c.URL[i]))
 		_, err := caches(r).Purge(ctx, control.Purge{Selector: one, Route: c.Route})
 		if err != nil && !control.Unannounced(err) {
 			return err
 		}
 		problems = append(problems, err)
-		if _, err := fmt.Fprintf(s.Out, "purged %s\n", purged(one)); err != nil {
+		if _, err := fmt.Fprintf(s.Out, "purged %s\n", purged(one, unknown)); err != nil {
 			return err
 		}
 	}
@@ -88,10 +90,19 @@ func (c *Purge) selectors(at cli.Site) (all []purge.Selector) {
 	return all
 }
 
-// purged says what a selector covers.
-func purged(s purge.Selector) string {
+// unknown reports whether nothing is stored for a URL that a plain GET would find.
+func (*Purge) unknown(ctx context.Context, at *control.Client, target string) bool {
+	e, err := at.Explain(ctx, target, "", nil)
+	return err == nil && e.Outcome == "miss" && e.Status == 0 && e.Variants == 0
+}
+
+// purged says what a selector covers. unknown: nothing of it was found.
+func purged(s purge.Selector, unknown bool) string {
 	how := ", softly: it is stale"
-	if s.Hard {
+	switch {
+	case unknown:
+		how = ": nothing was stored for it"
+	case s.Hard:
 		how = ": it is gone"
 	}
 	switch {

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"millrace/internal/config"
@@ -49,6 +50,15 @@ type Server struct {
 	At   string // the listener's address
 	Base string // the URL of its root
 	HTTP *http.Client
+}
+
+// Name says which server it is: by its process, where the name of its socket tells.
+func (r *Server) Name() string {
+	name, ok := strings.CutSuffix(r.At, ".sock")
+	if pid, err := strconv.Atoi(name[strings.LastIndexByte(name, '/')+1:]); ok && err == nil {
+		return fmt.Sprintf("process %d", pid)
+	}
+	return "the server at " + r.At
 }
 
 // newServer takes an admin listener's address.

@@ -72,7 +72,7 @@ func Confined(report sandbox.Report) (rows [][2]string) {
 		rows = append(rows, [2]string{"workers", in})
 	}
 	if not := report.Missing(); not != "" {
-		rows = append(rows, [2]string{"", "not in force here: " + not})
+		rows = append(rows, [2]string{"", "missing on this machine: " + not})
 	}
 	return rows
 }

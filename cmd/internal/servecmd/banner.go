@@ -11,12 +11,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"millrace/cmd/internal/cli"
 	"millrace/cmd/internal/imagescmd"
 	"millrace/internal/config"
 	"millrace/internal/engine"
-	"millrace/internal/lane"
+	"millrace/internal/ops/dashboard"
 )
 
 // banner is what a server says when it is up: everything listed is open.
@@ -40,14 +41,12 @@ func (b banner) show(s cli.Streams) {
 	}
 	var out strings.Builder
 	fmt.Fprintf(&out, "%smillrace%s %s %s\n\n", bold, plain, b.version, b.what.Subject(b.up.Config))
-	for _, a := range b.up.URLs {
-		fmt.Fprintf(&out, "  %s%s%s%s\n", bold, here(a), plain, openAt(a))
-	}
-	if page := b.firstFile(); page != "" {
-		fmt.Fprintf(&out, "  %s%s%s  is a file here; / is not found without an index.html\n", bold, page, plain)
+	addresses := b.addresses()
+	for _, a := range addresses {
+		fmt.Fprintf(&out, "  %s%s%s%s\n", bold, a[0], plain, a[1])
 	}
 	out.WriteByte('\n')
-	rows := b.rows()
+	rows := short(b.rows(), mostLines-1-len(addresses))
 	width := 6
 	for _, row := range rows {
 		width = max(width, len(row[0]))
@@ -57,6 +56,41 @@ func (b banner) show(s cli.Streams) {
 	}
 	out.WriteByte('\n')
 	s.Print("%s", out.String()) // in one write
+}
+
+const (
+	mostLines     = 10 // of text in the banner
+	mostAddresses = 3
+)
+
+// addresses are those that are open, each with what else there is to say of it.
+func (b banner) addresses() (list [][2]string) {
+	for _, a := range b.up.URLs {
+		also := openAt(a)
+		if strings.HasPrefix(a, "https:") && b.up.Config.TLS.HTTP3 {
+			also = "  also by HTTP/3" + also
+		}
+		list = append(list, [2]string{here(a), also})
+	}
+	if more := len(list) - mostAddresses; more > 0 {
+		list[mostAddresses-1] = [2]string{fmt.Sprintf("and %d more", more+1), ""}
+		list = list[:mostAddresses]
+	}
+	if page := b.firstFile(); page != "" {
+		list = append(list, [2]string{page, "  is a file here; / is not found without an index.html"})
+	}
+	return list
+}
+
+// short leaves out rows that say least about what is special here, until there are no more
+// than n.
+func short(rows [][2]string, n int) [][2]string {
+	for _, name := range []string{"log", "off", "limits", "images"} {
+		if len(rows) > n {
+			rows = slices.DeleteFunc(rows, func(row [2]string) bool { return row[0] == name })
+		}
+	}
+	return rows
 }
 
 // here is a URL of [engine.Server.Addrs] as a browser on this machine opens it.
@@ -94,7 +128,8 @@ func (b banner) attrs() []slog.Attr {
 		if row[0] != "" {
 			name = row[0]
 		}
-		if name == "stop" { // pid says it
+		switch name {
+		case "stop", "admin", "dashboard": // pid says it, and what is below
 			continue
 		}
 		if i, ok := at[name]; ok {
@@ -104,16 +139,24 @@ func (b banner) attrs() []slog.Attr {
 		at[name] = len(attrs)
 		attrs = append(attrs, slog.String(name, row[1]))
 	}
-	return attrs
+	return append(attrs, slog.String("admin", b.adminAt()))
 }
 
 func (b banner) rows() [][2]string {
-	fast := "off: every request goes through net/http"
-	if !b.up.Config.Lane.Off {
-		fast = "on, with " + cmp.Or(b.up.Config.Lane.Memory, lane.DefaultMemory).String() + " for finished answers"
+	cfg := b.up.Config
+	var rows [][2]string
+	if b.what.Rows != nil {
+		rows = b.what.Rows(b.up)
 	}
-	log := "off"
-	if o := b.up.Config.Log; o.Format != "" && o.Format != config.Off {
+	if names := named(b.server.Certificates()); names != "" {
+		rows = append(rows, [2]string{"names", names})
+	}
+	rows = append(rows, b.imageRows()...)
+	rows = append(rows, [2]string{"limits", b.limits()})
+	if text := b.box.describe(); text != "" {
+		rows = append(rows, [2]string{"sandbox", text})
+	}
+	if o := cfg.Log; o.Format != "" && o.Format != config.Off {
 		to := "the standard output"
 		switch {
 		case o.To != "":
@@ -121,14 +164,22 @@ func (b banner) rows() [][2]string {
 		case o.File != "" && o.File != "-":
 			to = o.File
 		}
-		log = o.Format + ", to " + to
+		rows = append(rows, [2]string{"log", o.Format + ", to " + to})
 	}
-	adminAt := b.up.Admin
-	switch {
-	case adminAt == "" && b.up.Config.Admin.Listen == config.Off:
-		adminAt = "off"
-	case adminAt == "":
-		adminAt = "none: see the warning above"
+	switch at := b.adminAt(); {
+	case at == config.Off:
+	case b.up.Admin == "" || strings.HasPrefix(at, "unix:"):
+		rows = append(rows, [2]string{"admin", at})
+	default:
+		rows = append(rows, [2]string{"dashboard", "http://" + at + "/"})
+	}
+	if off := b.off(); off != "" {
+		rows = append(rows, [2]string{"off", off})
+	}
+	if b.what.folder != nil && !b.what.folder.found {
+		if _, err := os.Stat(config.FileName); err == nil {
+			rows = append(rows, [2]string{"note", "./" + config.FileName + " is not used: `millrace serve` alone would"})
+		}
 	}
 	stop := "Ctrl+C"
 	if !b.terminal {
@@ -137,27 +188,75 @@ func (b banner) rows() [][2]string {
 	if b.what.File != "" {
 		stop += "; reload with kill -HUP " + fmt.Sprint(os.Getpid())
 	}
-	var rows [][2]string
-	if b.what.Rows != nil {
-		rows = b.what.Rows(b.up)
+	return append(rows, [2]string{"stop", stop})
+}
+
+// adminAt is the address of the admin listener, or why there is none.
+func (b banner) adminAt() string {
+	if b.up.Admin == "" && b.up.Config.Admin.Listen == config.Off {
+		return config.Off
 	}
-	if !b.what.NoLane {
-		rows = append(rows, [2]string{"lane", fast})
+	return cmp.Or(b.up.Admin, "none: see the warning above")
+}
+
+// named says of certificates for which names they are, and where each stands.
+func named(list []dashboard.Certificate) string {
+	var all []string
+	for _, c := range list {
+		state := "good until " + c.Until.Format(time.DateOnly)
+		switch {
+		case c.Error != "":
+			state = "failed: see `millrace certs`"
+		case c.Until.IsZero():
+			state = "no certificate yet"
+		case time.Now().After(c.Until):
+			state = "expired on " + c.Until.Format(time.DateOnly)
+		}
+		all = append(all, c.Name+" ("+state+")")
 	}
-	rows = append(rows, b.imageRows()...)
-	if share, ok := b.server.WebSocketShare(); ok {
-		rows = append(rows, [2]string{"limit", fmt.Sprintf("at most %d WebSockets (%s), %d from one address", share.WebSockets, share.Limit(), share.PerAddress)})
+	if more := len(all) - mostNamed; more > 0 {
+		all = append(all[:mostNamed:mostNamed], fmt.Sprintf("and %d more", more))
 	}
-	if text := b.box.describe(); text != "" {
-		rows = append(rows, [2]string{"sandbox", text})
+	return strings.Join(all, ", ")
+}
+
+// mostNamed is how many certificates the banner names.
+const mostNamed = 3
+
+// limits are those that clients may run into.
+func (b banner) limits() string {
+	all, each, descriptors := b.server.ConnectionLimits()
+	text := fmt.Sprintf("%d connections, %d from one address", all, each)
+	share, ok := b.server.WebSocketShare()
+	switch {
+	case ok:
+		text += fmt.Sprintf("; %d WebSockets (%s), %d from one address", share.WebSockets, share.Limit(), share.PerAddress)
+	case descriptors > 0:
+		text += fmt.Sprintf(" (of %d file descriptors, ulimit -n)", descriptors)
 	}
-	rows = append(rows, [][2]string{{"log", log}, {"admin", adminAt}, {"stop", stop}}...)
-	if b.what.folder != nil && !b.what.folder.found {
-		if _, err := os.Stat(config.FileName); err == nil {
-			rows = append(rows, [2]string{"note", "./" + config.FileName + " is not used: `millrace serve` alone would"})
+	return text
+}
+
+// off says what is not on, and the key of the config that turns it on.
+func (b banner) off() string {
+	cfg := b.up.Config
+	var off []string
+	for _, o := range []struct {
+		off  bool
+		what string
+	}{
+		{cfg.Lane.Off && !b.what.NoLane, "fast lane (lane.off)"},
+		{cfg.Log.Format == "" || cfg.Log.Format == config.Off, "access log (log)"},
+		{b.up.Admin == "" && cfg.Admin.Listen == config.Off, "admin listener and dashboard (admin)"},
+		{strings.HasPrefix(b.up.Admin, "unix:"), "dashboard in a browser (admin: 127.0.0.1:2019)"},
+		{len(cfg.TLS.Listen) > 0 && !cfg.TLS.HTTP3, "HTTP/3 (tls.http3)"},
+		{!cfg.Sandbox.On(), "sandbox (sandbox)"},
+	} {
+		if o.off {
+			off = append(off, o.what)
 		}
 	}
-	return rows
+	return strings.Join(off, ", ")
 }
 
 // maxLooked bounds how much of a folder is read for one of its files.
@@ -166,7 +265,7 @@ const maxLooked = 1024
 // firstFile is the URL of a file of a folder that has no first page, so that
 // there is something to open; "" where none is needed, or found.
 func (b banner) firstFile() string {
-	if b.what.folder == nil {
+	if b.what.folder == nil || b.what.folder.lists {
 		return ""
 	}
 	file := b.withoutIndex()
@@ -218,8 +317,8 @@ func (b banner) imageRows() (rows [][2]string) {
 			rows = append(rows, row)
 		}
 	}
-	for _, name := range names { // one says it for all: it is the machine's
-		return append(rows, imagescmd.Confined(all[name].Sandbox())...)
+	if len(names) > 0 && all[names[0]].Sandbox().Missing() != "" { // one says it for all: it is the machine's
+		rows[0][1] += "; this machine confines the workers only in part (`millrace check` says why)"
 	}
 	return rows
 }

@@ -20,7 +20,7 @@ type Reload struct {
 // Run has a running server read its config again. One without an admin listener
 // that --pid names gets a signal.
 func (c *Reload) Run(ctx *kong.Context, s cli.Streams) error {
-	at, status, text, err := order(c.Flags, "/reload")
+	at, status, text, err := order(c.Flags, s, "/reload", "read its config again")
 	switch {
 	case errors.Is(err, cli.ErrNoListener):
 		return c.signal(ctx.Model, s, err)

@@ -30,6 +30,7 @@ type Serve struct {
 	Dir    string `arg:"" optional:"" complete:"dir" help:"The folder to serve. Without it, and without --config: ./millrace.yaml if there is one, else this folder."`
 	Config string `short:"c" placeholder:"FILE" complete:"file" env:"MILLRACE_CONFIG" help:"Serve what this config says."`
 
+	Listing       bool     `env:"MILLRACE_LISTING" help:"List the folders that have no index.html."`
 	Images        bool     `env:"MILLRACE_IMAGES" help:"Convert the folder's images to WebP and AVIF for browsers that take them."`
 	ImagesQuality int      `placeholder:"N" key:"images.quality" env:"MILLRACE_IMAGES_QUALITY" help:"The quality of converted images, 1 to 100. Default 80."`
 	ImagesFormats []string `placeholder:"FORMAT" values:"avif,webp" key:"images.formats" env:"MILLRACE_IMAGES_FORMATS" help:"What images are converted to: avif, webp or both. Default both."`

@@ -12,6 +12,7 @@ import (
 type folder struct {
 	dir    string
 	images bool // its images are converted
+	lists  bool // folders without an index are listed
 	found  bool // nobody asked for it by name
 }
 
@@ -23,6 +24,9 @@ func (f *folder) load(flags []config.Setting) (*config.Config, error) {
 	cfg := config.ForDir(f.dir)
 	if f.images {
 		cfg = config.ForImages(f.dir)
+	}
+	if f.lists {
+		cfg.Sites[0].Routes["/"].Static.Listing = true
 	}
 	return cfg, cfg.Check(flags...)
 }
@@ -63,19 +67,24 @@ func (c *Serve) source() (Source, error) {
 			fmt.Sprintf("`millrace serve %s` or `millrace serve --config %s`", c.Dir, c.Config),
 		)
 	case c.Dir != "":
-		return (&folder{dir: c.Dir, images: c.images()}).source(), cli.CheckDir("millrace serve", c.Dir)
+		return (&folder{dir: c.Dir, images: c.images(), lists: c.Listing}).source(), cli.CheckDir("millrace serve", c.Dir)
+	case c.Config != "" && c.Listing:
+		return Source{}, listingByConfig(c.Config)
 	case c.Config != "" && c.Images:
 		return Source{}, imagesByConfig(c.Config)
 	case c.Config != "":
 		return byConfig(c.Config, false), nil
 	}
 	if _, err := os.Stat(config.FileName); err == nil {
+		if c.Listing {
+			return Source{}, listingByConfig(config.FileName)
+		}
 		if c.Images {
 			return Source{}, imagesByConfig(config.FileName)
 		}
 		return byConfig(config.FileName, true), nil
 	}
-	return (&folder{dir: ".", found: true, images: c.images()}).source(), nil
+	return (&folder{dir: ".", found: true, images: c.images(), lists: c.Listing}).source(), nil
 }
 
 // images reports whether a folder's images are to be converted: how they are
@@ -89,6 +98,11 @@ func imagesByConfig(file string) error {
 	return cli.Usage("--images is for a folder; a config says it itself", "write \"images: on\" beside a route's \"static:\" in "+file)
 }
 
+// listingByConfig is imagesByConfig for --listing.
+func listingByConfig(file string) error {
+	return cli.Usage("--listing is for a folder; a config says it itself", "write \"static: {root: …, listing: true}\" for the route in "+file)
+}
+
 // Examples end the help of the verbs.
 func Examples() cli.Examples {
 	return cli.Examples{
@@ -97,6 +111,7 @@ func Examples() cli.Examples {
 			"millrace serve ./public -l :80             # to everyone, port 80",
 			"millrace serve ./public --domain a.example # HTTPS, certificate and all",
 			"millrace serve ./public --tls internal     # HTTPS for development",
+			"millrace serve ./files --listing           # what is in each folder",
 			"millrace serve ./photos --images           # images as WebP and AVIF",
 			"millrace serve --config millrace.yaml      # as the config says",
 			"millrace serve . -l unix:/run/web.sock     # behind another server",

@@ -26,7 +26,7 @@ type Upgrade struct {
 
 // Run has a running server start its program anew.
 func (c *Upgrade) Run(s cli.Streams) error {
-	at, status, text, err := order(c.Flags, "/upgrade")
+	at, status, text, err := order(c.Flags, s, "/upgrade", "start its program anew")
 	switch {
 	case err != nil:
 		return err
@@ -41,9 +41,9 @@ func (c *Upgrade) Run(s cli.Streams) error {
 	return errors.New("not upgraded; the process that served still does: " + text)
 }
 
-// order has the server that the flags mean do what a path stands for. text is its
-// answer.
-func order(where cli.Flags, path string) (at string, status int, text string, err error) {
+// order has the server that the flags mean do what a path stands for, and says which it
+// waits for. text is its answer.
+func order(where cli.Flags, s cli.Streams, path, what string) (at string, status int, text string, err error) {
 	ctx, stop := cli.UntilInterrupted()
 	defer stop()
 	r, err := where.FindAny(ctx)
@@ -54,6 +54,7 @@ func order(where cli.Flags, path string) (at string, status int, text string, er
 	if err != nil {
 		return "", 0, "", fmt.Errorf("asking the server: %w", err)
 	}
+	s.Print("Waiting for %s to %s.\n", r.Name(), what)
 	resp, err := r.HTTP.Do(req)
 	if err != nil {
 		return "", 0, "", fmt.Errorf("asking the server at %s: %w", r.At, err)

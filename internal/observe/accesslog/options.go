@@ -60,6 +60,12 @@ type Options struct {
 	Slow time.Duration `yaml:"slow"`
 }
 
+// UnmarshalText lets a config say "log: json", and "log: off".
+func (o *Options) UnmarshalText(text []byte) error {
+	o.Format = string(text)
+	return nil
+}
+
 const defaultSlow = time.Second
 
 // Check returns what is wrong with the options, by the key it is wrong with. Format
