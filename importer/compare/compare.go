@@ -217,7 +217,8 @@ func harmless(name, a, b string, theirs, ours Answer) bool {
 	case "Expires":
 		return theirs.Status >= 300 || b == "" && theirs.Header.Get("Cache-Control") != "" && ours.Header.Get("Cache-Control") != ""
 	case "Vary":
-		return a == "" || b == "" && strings.EqualFold(a, "Accept-Encoding") // what is never compressed
+		return a == "" || b == "" && strings.EqualFold(a, "Accept-Encoding") || // what is never compressed
+			theirs.Status >= 400 && ownPage(theirs) // ours is text or HTML, by Accept
 	case "Accept-Ranges", "Last-Modified":
 		return a == "" || theirs.Status >= 400 // of a page for an error
 	case "Cache-Control", "Cache-Status", "Age", "X-Content-Type-Options", "X-Request-Id":

@@ -62,6 +62,7 @@ func TestRanks(t *testing.T) {
 		{"/folder", "200 a", "301 \nLocation: /folder/", Default, Slash},
 		{"/closed2", "403 a", "301 \nLocation: /closed2/", Statuses, ""},
 		{"/error", "404 a", "404 a\nX-Frame-Options: DENY", Default, OnErrors},
+		{"/refused", page + "\nVary: Accept-Encoding", "403 no\nVary: Accept", None, ""},
 		{"/none", "200 \nServer: Caddy", "404 nothing", Default, NoRoute},
 	}
 	theirs, ours := map[string]string{}, map[string]string{"/front/millrace-no-such-path": "200 front"}
