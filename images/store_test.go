@@ -163,8 +163,8 @@ func TestCausesAhead(t *testing.T) {
 }
 
 // Large AVIFs by libaom 3.6.0 were kept before anybody looked at them: no browser shows
-// them. They are found and dropped.
-func TestStoredAVIFsAreChecked(t *testing.T) {
+// them. WebPs were turned by an orientation that browsers ignore. Both are dropped.
+func TestStoredVariantsAreChecked(t *testing.T) {
 	good, err := os.ReadFile("container/testdata/still.avif")
 	if err != nil {
 		t.Fatal(err)
@@ -173,16 +173,18 @@ func TestStoredAVIFsAreChecked(t *testing.T) {
 	clear(bad[bytes.Index(bad, []byte("mdat"))+4:])
 	for name, c := range map[string]struct {
 		version int
+		source  string
 		format  codec.Format
 		body    []byte
 		found   bool
 	}{
-		"good": {1, codec.AVIF, good, true}, "bad": {1, codec.AVIF, bad, false},
-		"checked when it was kept": {metaVersion, codec.AVIF, bad, true}, "WebP": {1, codec.WebP, bad, true},
+		"good": {1, "a.jpg", codec.AVIF, good, true}, "bad": {1, "a.jpg", codec.AVIF, bad, false},
+		"checked when it was kept": {2, "a.jpg", codec.AVIF, bad, true}, "WebP": {1, "a.jpg", codec.WebP, bad, true},
+		"of a WebP": {2, "a.WebP", codec.AVIF, good, false}, "of a WebP now": {metaVersion, "a.webp", codec.AVIF, good, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := memory.New(1 << 20)
-			f := original.File{Name: "a.jpg", Size: 1, Modified: time.Unix(1_700_000_000, 0)}
+			f := original.File{Name: c.source, Size: 1, Modified: time.Unix(1_700_000_000, 0)}
 			m := newMeta(f, wanted{id: "x", format: format2(c.format)}, &convert.Result{Data: c.body})
 			m.Version = c.version
 			if err := put(t.Context(), s, "k", m, c.body); err != nil {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -49,8 +50,9 @@ type variantStore struct {
 	until   time.Time // when it is tried again
 }
 
-// metaVersion is that of meta. From 2 on AVIFs are checked before they are kept.
-const metaVersion = 2
+// metaVersion is that of meta. From 2 on AVIFs are checked before they are kept, from
+// 3 on WebPs are not turned by their EXIF.
+const metaVersion = 3
 
 // meta is what is kept beside a variant, as JSON.
 type meta struct {
@@ -165,10 +167,15 @@ func get(ctx context.Context, s store.Store, key string, f original.File) (meta,
 	return m, o, nil
 }
 
-// check looks at an AVIF of a version that kept them without looking: large ones by
-// libaom 3.6.0 are none that a browser shows.
+// check looks at what an older version has kept: what was made of WebPs may be turned,
+// and large AVIFs by libaom 3.6.0 are none that a browser shows.
 func (m *meta) check(o *store.Object) error {
-	if m.Version >= metaVersion || m.Original || m.Format != string(codec.AVIF) {
+	switch {
+	case m.Original:
+		return nil
+	case m.Version < 3 && strings.EqualFold(filepath.Ext(m.Source), ".webp"):
+		return errors.New("it may be turned by an orientation that browsers ignore")
+	case m.Version >= 2 || m.Format != string(codec.AVIF):
 		return nil
 	}
 	file := make([]byte, o.Size)

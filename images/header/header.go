@@ -45,8 +45,10 @@ type Info struct {
 	Width, Height int // as stored: Orientation not applied
 	// Frames is 1 for a still image, more for an animation (also of PNG and
 	// AVIF, which nothing here decodes as one). Counting stops at MaxFrames.
-	Frames      int
-	Orientation int  // EXIF, 1 to 8; 1 when there is none
+	Frames int
+	// Orientation is EXIF's, 1 to 8, where browsers obey it: in JPEG, and in PNG before
+	// the pixels, but not in WebP. 1 when there is none.
+	Orientation int
 	Progressive bool // JPEG, and interlaced PNG and GIF
 	Alpha       bool // may have transparent pixels
 	Lossless    bool // PNG, GIF, BMP, lossless WebP, TIFF without JPEG in it

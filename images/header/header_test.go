@@ -37,7 +37,7 @@ func TestRead(t *testing.T) {
 		"gif, animated":   {Format: GIF, Width: 20, Height: 10, Depth: 8, Lossless: true, Palette: true, Frames: 3},
 		"webp":            {Format: WebP, Width: 40, Height: 30, Depth: 8},
 		"webp, lossless":  {Format: WebP, Width: 40, Height: 30, Depth: 8, Lossless: true, Alpha: true},
-		"webp, extended":  {Format: WebP, Width: 40, Height: 30, Depth: 8, Alpha: true, Orientation: 6, ICC: p, Copyright: copyright, Artist: artist},
+		"webp, extended":  {Format: WebP, Width: 40, Height: 30, Depth: 8, Alpha: true, ICC: p, Copyright: copyright, Artist: artist},
 		"webp, animated":  {Format: WebP, Width: 40, Height: 30, Depth: 8, Alpha: true, Frames: 2},
 		"bmp":             {Format: BMP, Width: 40, Height: 30, Depth: 8, Lossless: true},
 		"bmp, everything": {Format: BMP, Width: 40, Height: 30, Depth: 8, Lossless: true, Alpha: true},

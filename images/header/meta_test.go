@@ -114,6 +114,32 @@ func TestEXIF(t *testing.T) {
 	}
 }
 
+// TestOrientation: it is obeyed where browsers do. Chromium 156 showed a picture whose
+// EXIF has the orientation 6 turned as a JPEG, and as a PNG with eXIf before IDAT; as it
+// is stored as a PNG with eXIf behind IDAT (so is pngtest.png of libpng, with 5), as a WebP
+// and as an AVIF.
+func TestOrientation(t *testing.T) {
+	block := testEXIF(6)
+	exif := pngChunk("eXIf", block)
+	head, pixels := pngHead(8, 8, 8, 2, 0), pngChunk("IDAT", deflate(make([]byte, 8*25)))
+	for name, c := range map[string]struct {
+		file []byte
+		want int
+	}{
+		"jpeg":             {jpegFile(jpegSegment(markAPP1, []byte("Exif\x00\x00"), block), jpegSOF(0xc0, 8, 8, 3)), 6},
+		"png":              {pngFile(head, exif, pixels), 6},
+		"png, behind":      {pngFile(head, pixels, exif), 1},
+		"png, before both": {pngFile(head, exif, pixels, pngChunk("eXIf", testEXIF(3))), 6},
+		"webp":             {webpFile(vp8x(8, 8, 8), vp8(8, 8), riff("EXIF", block)), 1},
+		"webp, before":     {webpFile(vp8x(8, 8, 8), riff("EXIF", block), vp8(8, 8)), 1},
+		"avif":             {avifFile(8, 8), 1},
+	} {
+		if i := read(t, c.file); i.Orientation != c.want || i.Copyright == "" && name != "avif" {
+			t.Errorf("%s: orientation %d of %+v, want %d", name, i.Orientation, i, c.want)
+		}
+	}
+}
+
 // TestTexts: what is not clean text becomes one.
 func TestTexts(t *testing.T) {
 	for raw, want := range map[string]string{

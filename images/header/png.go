@@ -112,6 +112,9 @@ func (w *pngWalk) chunk(kind string, body []byte) {
 		if !w.exif {
 			w.exif = true
 			w.info.readEXIF(body)
+			if w.pixels { // browsers have begun to show them
+				w.info.Orientation = 0
+			}
 		}
 		return
 	}

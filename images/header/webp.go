@@ -88,6 +88,7 @@ func (w *webpWalk) chunk(kind string, body []byte) error {
 		if !w.exif {
 			w.exif = true
 			w.info.readEXIF(body)
+			w.info.Orientation = 0 // which no browser obeys here
 		}
 	case "ALPH":
 		w.info.Alpha = true
