@@ -171,7 +171,7 @@ func (b banner) rows() [][2]string {
 	case b.up.Admin == "" || strings.HasPrefix(at, "unix:"):
 		rows = append(rows, [2]string{"admin", at})
 	default:
-		rows = append(rows, [2]string{"dashboard", "http://" + at + "/"})
+		rows = append(rows, [2]string{"dashboard", "http://" + at + "/dashboard/"})
 	}
 	if off := b.off(); off != "" {
 		rows = append(rows, [2]string{"off", off})

@@ -15,7 +15,7 @@ func (d *Dashboard) caches() Panel {
 		Columns: []Column{
 			{Key: "route", Name: "route"},
 			{Key: "state", Name: "state"},
-			{Key: "hit_ratio", Name: "hits", Unit: Share},
+			{Key: "hit_ratio", Name: "hit ratio", Unit: Share},
 			{Key: "fast_hits", Name: "of them fast", Unit: Count},
 			{Key: "hits", Name: "hits", Unit: Count},
 			{Key: "stale", Name: "stale", Unit: Count},
