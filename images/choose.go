@@ -81,7 +81,8 @@ type surveyed struct {
 	missing []wanted // what is to be ordered, the best first
 }
 
-// survey looks at each variant that is wanted and picks the smallest.
+// survey looks at each variant that is wanted and picks, of those that the request weighs
+// most, the smallest.
 func (h *Handler) survey(rec *record, all []wanted) (s surveyed) {
 	defer h.table.trim(rec) // without the record's lock
 	rec.mu.Lock()
@@ -94,7 +95,11 @@ func (h *Handler) survey(rec *record, all []wanted) (s surveyed) {
 	}
 	s.choice.label = "smaller"
 	var best *variant
+	var weight int // of the best
 	for _, w := range all {
+		if best != nil && w.weight < weight {
+			break
+		}
 		v := h.table.variant(rec, w)
 		h.look(rec, v)
 		switch v.state {
@@ -106,7 +111,7 @@ func (h *Handler) survey(rec *record, all []wanted) (s surveyed) {
 			s.choice.interim, s.choice.label = s.choice.interim || v.interim, cause(v.err)
 		case ready:
 			if best == nil || v.meta.Bytes < best.meta.Bytes {
-				best = v
+				best, weight = v, w.weight
 			}
 		}
 	}

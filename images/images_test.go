@@ -65,6 +65,41 @@ func TestNegotiation(t *testing.T) {
 	}
 }
 
+// Weights order the formats, and the original (RFC 9110, 12.5.1); among equals the
+// smallest is sent. The AVIF is a third of the original here, the WebP a half.
+func TestWeights(t *testing.T) {
+	r := newRig(t, Options{NoBest: true}, newFake(bothTools))
+	r.write("a.jpg", photo(t, 64, 48, 1), time.Hour)
+	for _, accept := range []string{"image/avif", takesWebP} {
+		r.get("/a.jpg", accept)
+	}
+	for accept, want := range map[string]string{
+		takesBoth:                                              "avif",
+		"image/avif;q=0.5, image/webp":                         "webp",
+		"image/avif;q=0.8, image/webp;q=0.9":                   "webp",
+		"image/avif;q=0.5, image/webp;q=0.5":                   "avif",
+		"image/webp;q=0.5, image/*":                            "original; reason=accept",
+		"image/webp;q=0.5, */*":                                "original; reason=accept",
+		"image/jpeg, image/avif;q=0.9":                         "original; reason=accept",
+		"image/jpeg;q=0.5, image/avif;q=0.9, */*":              "avif",
+		"image/jpeg;q=0.8, image/avif;q=0.5, image/webp;q=0.9": "webp",
+	} {
+		if got := status(r.get("/a.jpg", accept)); got != want {
+			t.Errorf("Accept %q: %q, want %q", accept, got, want)
+		}
+	}
+	// Until what weighs more is made, what is there is sent.
+	r.write("b.jpg", photo(t, 64, 48, 2), time.Hour)
+	r.get("/b.jpg", "image/avif")
+	r.converter.gate = make(chan struct{})
+	const accept = "image/avif;q=0.5, image/webp"
+	if got := status(r.get("/b.jpg", accept)); got != "avif" {
+		t.Errorf("%q before there is a WebP", got)
+	}
+	close(r.converter.gate)
+	servertest.Eventually(t, "the WebP", func() bool { return status(r.get("/b.jpg", accept)) == "webp" })
+}
+
 func TestEntityTagsTellVariantsApart(t *testing.T) {
 	r := newRig(t, Options{}, newFake(bothTools))
 	r.write("a.jpg", photo(t, 64, 48, 1), time.Hour)

@@ -3,7 +3,9 @@ package images
 import (
 	"fmt"
 	"net/http"
+	"path"
 	"slices"
+	"strings"
 
 	"millrace/images/codec"
 	"millrace/images/convert"
@@ -16,6 +18,8 @@ type wanted struct {
 	format
 	spec convert.Spec
 	id   string // tells the variants of one original apart; says all of spec but its effort
+	// weight is what the request gives the format, in thousandths.
+	weight int
 	// memory is how many bytes the conversion is predicted to take, once it is
 	// ordered.
 	memory int64
@@ -24,7 +28,9 @@ type wanted struct {
 // want lists what the request would take, the best first: formats that it
 // names in Accept (RFC 9110, 12.5.1), the ones with a higher weight first, and
 // at the same weight in the order of the options. Wildcards count for nothing:
-// every client sends them, also those that show no WebP.
+// every client sends them, also those that show no WebP. A format that the request
+// weighs less than the original's is not made for it: "image/webp;q=0.5, */*" wants a
+// JPEG as it is.
 func (h *Handler) want(r *http.Request) ([]wanted, error) {
 	var p params.Params
 	if h.options.Params.Enabled() {
@@ -41,11 +47,29 @@ func (h *Handler) want(r *http.Request) ([]wanted, error) {
 	for i, f := range h.formats {
 		offers[i] = f.media
 	}
+	least := negotiate.Weight(accept, mediaType(path.Ext(r.URL.Path)))
 	var all []wanted
 	for _, m := range negotiate.Media(nil, accept, offers) {
-		all = append(all, h.wanted(h.formats[slices.Index(offers, m.Type)], p))
+		if m.Weight < least {
+			break
+		}
+		w := h.wanted(h.formats[slices.Index(offers, m.Type)], p)
+		w.weight = m.Weight
+		all = append(all, w)
 	}
 	return all, nil
+}
+
+// mediaType is that of the originals with an extension.
+func mediaType(ext string) string {
+	switch kind := strings.ToLower(strings.TrimPrefix(ext, ".")); kind {
+	case "jpg":
+		return "image/jpeg"
+	case "tif":
+		return "image/tiff"
+	default:
+		return "image/" + kind
+	}
 }
 
 // wanted is the variant of a format and a size.

@@ -41,6 +41,22 @@ func Media(dst []Medium, lines, offers []string) []Medium {
 	return dst
 }
 
+// Weight is the weight of a media type that every client can take, from 0 to 1000: by
+// its name, or else by the wildcards that it falls under (RFC 9110, 12.5.1). 1000 without
+// Accept.
+func Weight(lines []string, offer string) int {
+	if len(lines) == 0 {
+		return 1000
+	}
+	kind, _, _ := strings.Cut(offer, "/")
+	for _, r := range []string{offer, kind + "/*", "*/*"} {
+		if w := mediaWeight(lines, r); w != unset {
+			return w
+		}
+	}
+	return 0
+}
+
 // mediaWeight is the weight of one type, or unset.
 func mediaWeight(lines []string, offer string) int {
 	bare, special := unset, unset

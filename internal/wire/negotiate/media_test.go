@@ -80,6 +80,34 @@ func TestMedia(t *testing.T) {
 	}
 }
 
+func TestWeight(t *testing.T) {
+	for _, c := range []struct {
+		lines string // separated by |; "-" is not a header
+		offer string
+		want  int
+	}{
+		{"-", "image/jpeg", 1000},
+		{"", "image/jpeg", 0},
+		{"image/webp", "image/jpeg", 0},
+		{"image/jpeg;q=0.4", "image/jpeg", 400},
+		{"image/webp, */*;q=0.3", "image/jpeg", 300},
+		{"*/*;q=0.3, image/*;q=0.2", "image/jpeg", 200},
+		{"*/*|image/*;q=0.2|image/JPEG;q=0.1", "image/jpeg", 100},
+		{"*/*, image/jpeg;q=0", "image/jpeg", 0},
+		{"text/*, */*;q=0.5", "image/jpeg", 500},
+		{chrome, "image/png", 1000},
+		{oldSafari, "image/jpeg", 800},
+	} {
+		var lines []string
+		if c.lines != "-" {
+			lines = strings.Split(c.lines, "|")
+		}
+		if got := Weight(lines, c.offer); got != c.want {
+			t.Errorf("%q of %q: %d, want %d", c.offer, c.lines, got, c.want)
+		}
+	}
+}
+
 func media(list []Medium) string {
 	var s []string
 	for _, m := range list {
