@@ -229,6 +229,8 @@ func (d *Dashboard) drawProfiles(r *http.Request) (p profiles) {
 func (d *Dashboard) parsePages() *template.Template {
 	return template.Must(template.New("dashboard").Funcs(template.FuncMap{
 		"show":    Show,
+		"ticked":  func(text string) []string { return strings.Split(text, "`") }, // what a person types is between the ticks
+		"odd":     func(i int) bool { return i%2 == 1 },
 		"secret":  func() string { return d.secret },
 		"actions": func() *Actions { return &d.actions },
 	}).Parse(pages))

@@ -22,7 +22,7 @@ func TestPage(t *testing.T) {
 	}, slog.New(slog.DiscardHandler))
 	up := servers([]Upstream{{Pool: hostile, Address: hostile, Healthy: true}, {Address: "http://b", Drained: true}})
 	problems := Panel{ID: problemsID, Title: hostile, Columns: []Column{{Key: "what"}, {Key: "do"}}, Rows: []Row{
-		{Bad, []any{hostile, "mend it"}}, {Warn, []any{"late", ""}},
+		{Bad, []any{hostile, "mend it by `millrace <x>`."}}, {Warn, []any{"late", ""}},
 	}}
 	now := second{at: time.Now(), requests: 9, failed: 1, cpu: time.Second, memory: 1 << 20}
 	now.heat[2], now.heat[heatRows-1] = 8, 1
@@ -40,7 +40,7 @@ func TestPage(t *testing.T) {
 		wants []string
 	}{
 		{"all", view{Title: hostile, Panels: all, Filter: hostile, Where: []string{hostile}}, []string{
-			`<b>Bad: </b>`, `<b>Warning: </b>`, "mend it", `<section id="nothing" class="panel panel-nothing" aria-labelledby="nothing-title" hidden>`,
+			`<b>Bad: </b>`, `<b>Warning: </b>`, `mend it by <code>millrace &lt;x&gt;</code>.</span>`, `<section id="nothing" class="panel panel-nothing" aria-labelledby="nothing-title" hidden>`,
 			`>Drain</button>`, `aria-label="Resume http://b">Resume</button>`, `name="do" value="undrain"`, `name="do" value="close"`, `value="purge"`, `value="reload"`,
 			`class="bar-bad" d="M`, `<path class="heat-5" d="M`, "<li>more</li>", "As a table", "Flame graph and comparison",
 		}},
