@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,8 @@ import (
 )
 
 // Combine returns an encoder that asks the levels in order: the first that
-// writes the format does it; ErrUnsupported goes on to the next. Its Level is
+// writes the format does it; ErrUnsupported goes on to the next. So does a GIF that a
+// level fails at: gif2webp refuses some that browsers show. Its Level is
 // the names of the levels with plus signs between them; LevelOf tells which
 // one writes a format.
 func Combine(levels ...Encoder) Encoder {
@@ -62,7 +64,19 @@ func (c combined) Encode(ctx context.Context, p *picture.Picture, o Params) ([]b
 }
 
 func (c combined) Animate(ctx context.Context, gif []byte, o Params) ([]byte, error) {
-	return c.first(func(level Encoder) ([]byte, error) { return level.Animate(ctx, gif, o) })
+	var refused error // by the first level that failed
+	file, err := c.first(func(level Encoder) ([]byte, error) {
+		file, err := level.Animate(ctx, gif, o)
+		if errors.Is(err, ErrFailed) && ctx.Err() == nil {
+			refused = cmp.Or(refused, err)
+			err = fmt.Errorf("%w: %w", ErrUnsupported, err) // here, so the next level is asked
+		}
+		return file, err
+	})
+	if err != nil && refused != nil {
+		return nil, refused
+	}
+	return file, err
 }
 
 // first is the answer of the first level that does not call it unsupported.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"image"
 	"image/color"
 	"image/gif"
@@ -74,6 +75,40 @@ func TestCombine(t *testing.T) {
 	}
 	if _, err := Combine().Encode(t.Context(), nil, Params{Format: WebP}); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("no level: %v", err)
+	}
+}
+
+// TestRefusedGIF: what one level fails at, another may convert. With the extension
+// NETSCAPE2.0 for something else than a count of loops, gif2webp ends with "GIFLib Error 0".
+func TestRefusedGIF(t *testing.T) {
+	webp := Params{Format: WebP, Quality: 80}
+	failing, good := fakeLevel{name: "a", err: fmt.Errorf("a: %w", ErrFailed)}, fakeLevel{name: "b", format: WebP}
+	if file, err := Combine(failing, good).Animate(t.Context(), nil, webp); string(file) != "b" || err != nil {
+		t.Errorf("%q, %v", file, err)
+	}
+	for name, next := range map[string]fakeLevel{"fails": {name: "b", err: ErrFailed}, "cannot": {name: "b", format: AVIF}} {
+		if _, err := Combine(failing, next).Animate(t.Context(), nil, webp); !errors.Is(err, ErrFailed) || !strings.HasPrefix(err.Error(), "a:") {
+			t.Errorf("the next level %s: %v", name, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if file, err := Combine(failing, good).Animate(ctx, nil, webp); err == nil {
+		t.Errorf("%q of a conversion that nobody waits for", file)
+	}
+
+	file := testGIFFile(t)
+	at := bytes.Index(file, []byte("NETSCAPE2.0\x03\x01"))
+	if at < 0 {
+		t.Fatal("the test's GIF counts no loops")
+	}
+	file[at+12] = 2
+	tools, embedded := needTools(t, "gif2webp"), &Embedded{}
+	if _, err := tools.Animate(t.Context(), file, webp); !errors.Is(err, ErrFailed) {
+		t.Skipf("this gif2webp takes it: %v", err)
+	}
+	if out, err := Combine(tools, embedded).Animate(t.Context(), file, webp); err != nil || !bytes.Contains(out, []byte("ANMF")) {
+		t.Errorf("%d bytes, %v", len(out), err)
 	}
 }
 

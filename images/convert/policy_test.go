@@ -78,6 +78,32 @@ func TestDifference(t *testing.T) {
 	}
 }
 
+// An original that fits its box is sent where the variant is not smaller, unless the box
+// wants other proportions: a variant that is cut or stretched is what was asked for.
+func TestNoGainInABox(t *testing.T) {
+	source := withSegment(asJPEG(t, stored(photograph(60, 40), 6)), 0xe1, exif(6)) // 60 × 40 upright
+	c := &Converter{Encoder: &fakeEncoder{lengths: map[bool]int{false: len(source) + 1}}}
+	for _, box := range []struct {
+		w, h int
+		gain map[Fit]bool // that a variant is made
+	}{
+		{60, 0, nil},
+		{0, 40, nil},
+		{1000, 1000, map[Fit]bool{Cover: true, Fill: true}},
+		{90, 60, nil},
+		{60, 41, map[Fit]bool{Cover: true, Fill: true}},
+		{60, 30, map[Fit]bool{Contain: true, Cover: true, Fill: true}},
+		{59, 0, map[Fit]bool{Contain: true, Cover: true, Fill: true, Outside: true}},
+	} {
+		for _, fit := range []Fit{Contain, Cover, Fill, Outside} {
+			_, err := c.Convert(t.Context(), source, Spec{Format: codec.WebP, Width: box.w, Height: box.h, Fit: fit})
+			if (err == nil) != box.gain[fit] || err != nil && !errors.Is(err, ErrNoGain) {
+				t.Errorf("%s in %d × %d: %v", fit, box.w, box.h, err)
+			}
+		}
+	}
+}
+
 func TestNoGain(t *testing.T) {
 	source := asJPEG(t, photograph(64, 64))
 	for length, want := range map[int]bool{len(source): true, len(source) - 255: true, len(source) - 256: false} {
