@@ -88,7 +88,7 @@ func TestEveryFlagHasThreeForms(t *testing.T) {
 	serve, _ := parse(t, "serve")
 	shared := map[string]bool{}
 	for _, f := range serve.Flags {
-		if f.Name != "config" && !strings.HasPrefix(f.Name, "images") {
+		if f.Name != "config" && f.Name != "listing" && !strings.HasPrefix(f.Name, "images") {
 			shared[f.Name] = true
 		}
 	}
@@ -101,7 +101,7 @@ func TestEveryFlagHasThreeForms(t *testing.T) {
 			if shared[f.Name] {
 				seen++
 			}
-			if f.Name == "help" || f.Name == "channels" || f.Name == "images" {
+			if f.Name == "help" || f.Name == "channels" || f.Name == "images" || f.Name == "listing" {
 				continue
 			}
 			env := strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
