@@ -260,7 +260,9 @@ func (h *Request) harmless(name, value string) bool {
 		return value == "keep-alive" || value == "Upgrade" || value == "upgrade" || value == "keep-alive, Upgrade"
 	case "Upgrade":
 		return strings.EqualFold(value, "websocket")
-	case "Transfer-Encoding", "Trailer", "Te", "Expect", "Http2-Settings", "Proxy-Connection":
+	case "Te":
+		return value == "trailers" && h.Major == 2 // Firefox sends it with every request
+	case "Transfer-Encoding", "Trailer", "Expect", "Http2-Settings", "Proxy-Connection":
 		return false
 	}
 	return true
