@@ -30,8 +30,12 @@ func (h *Handler) Purge(ctx context.Context, s purge.Selector) error {
 func (h *Handler) SavePurges() error { return h.purges.Save() }
 
 // Message receives an announcement that a machine has published, maybe this one. lost
-// means that others were missed: everything older is validated before its next use.
+// means that others were missed: see [purge.Purger.Message].
 func (h *Handler) Message(message []byte, lost bool) { h.purges.Message(message, lost) }
+
+// Began receives the name of the run that the shared store's server is in, before the
+// announcements of that run: see [purge.Purger.Began].
+func (h *Handler) Began(run string) { h.purges.Began(run) }
 
 // Changed is called when other machines have replaced objects in the shared store; nil
 // means that any may have been. What memory has under these keys is still right, but

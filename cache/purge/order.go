@@ -1,6 +1,7 @@
 package purge
 
 import (
+	"maps"
 	"sync"
 )
 
@@ -9,8 +10,8 @@ import (
 // asked the upstream.
 type order struct {
 	mu       sync.Mutex
-	received []announced     // the latest, oldest first
-	own      map[string]Time // ours that we have not heard yet, with their numbers here
+	received []announced       // the latest, oldest first
+	own      map[string]purged // ours that we have not heard yet
 }
 
 // announced is an announcement that was received. What this machine asked its upstream
@@ -23,23 +24,22 @@ type announced struct {
 }
 
 // maxAnnounced is how many announcements are remembered, and how many of our own
-// may be under way. An object from before the oldest is taken to be older than
-// every purge that this machine knows of.
+// may be under way. An object from before the oldest is not used.
 const maxAnnounced = 10_000
 
 // announceOwn notes an announcement that this machine is about to make. take puts the
 // purge into effect here, and returns its number.
-func (l *order) announceOwn(id string, take func() Time) {
+func (l *order) announceOwn(a announcement, take func() Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at := take()
 	if l.own == nil || len(l.own) >= maxAnnounced {
 		clear(l.own) // what is forgotten takes effect twice
 		if l.own == nil {
-			l.own = map[string]Time{}
+			l.own = map[string]purged{}
 		}
 	}
-	l.own[id] = at
+	l.own[a.ID] = purged{a.Purge, at}
 }
 
 // forgetOwn forgets an announcement of this machine.
@@ -65,8 +65,8 @@ func (l *order) receive(id string, index *Index, take func()) {
 	}
 	h := announced{id: id, at: index.Now()}
 	h.floor = h.at
-	for _, at := range l.own {
-		h.floor = min(h.floor, at-1)
+	for _, o := range l.own {
+		h.floor = min(h.floor, o.at-1)
 	}
 	if len(l.received) >= maxAnnounced {
 		l.received = append(l.received[:0], l.received[maxAnnounced/2:]...)
@@ -86,15 +86,24 @@ func (l *order) epoch(at Time) string {
 	return ""
 }
 
-// time is the moment of this machine's index that an epoch stands for: 0, before
-// everything, when the epoch is not known here.
-func (l *order) time(epoch string) Time {
+// restart forgets what was received, and returns the purges of this machine that were
+// not.
+func (l *order) restart() map[string]purged {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.received = nil
+	return maps.Clone(l.own)
+}
+
+// time is the moment of this machine's index that an epoch stands for, and false if the
+// epoch is not known here.
+func (l *order) time(epoch string) (Time, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := len(l.received) - 1; i >= 0; i-- {
 		if l.received[i].id == epoch {
-			return l.received[i].floor
+			return l.received[i].floor, true
 		}
 	}
-	return 0
+	return 0, false
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -108,6 +109,13 @@ func (b *outbox) ring() {
 	case b.wake <- struct{}{}:
 	default:
 	}
+}
+
+// waiting reports whether an announcement is in the outbox.
+func (b *outbox) waiting(id string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.ContainsFunc(b.list, func(u *unsent) bool { return u.ID == id })
 }
 
 // covered reports whether a purge that waits in the outbox covers s as well, and will
@@ -239,7 +247,7 @@ func (p *Purger) later(a announcement, why error) error {
 		p.order.forgetOwn(a.ID) // nobody will hear of it; the other one is older, and stands for both
 	case tooMany:
 		one := everything().announcement
-		p.order.announceOwn(one.ID, func() Time { return p.purge(one.Purge)[0].at })
+		p.order.announceOwn(one, func() Time { return p.purge(one.Purge)[0].at })
 		var replaced []string
 		replaced, err = p.outbox.merge(one)
 		for _, id := range append(replaced, a.ID) {
@@ -254,7 +262,7 @@ func (p *Purger) later(a announcement, why error) error {
 // Until they are announced, what other machines have stored counts as older.
 func (p *Purger) reopen() {
 	for _, u := range p.outbox.list {
-		p.order.announceOwn(u.ID, func() Time { return p.purge(u.Purge)[0].at })
+		p.order.announceOwn(u.announcement, func() Time { return p.purge(u.Purge)[0].at })
 	}
 }
 

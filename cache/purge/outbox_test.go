@@ -72,7 +72,8 @@ func (s *station) end(t *testing.T, p *Purger) {
 // stateAfter is what becomes of an object that another machine has stored after an
 // announcement.
 func stateAfter(p *Purger, id string) State {
-	return p.Index().State(&Object{URL: "http://a.example/x", Host: "a.example", At: p.Time(id)}, nil)
+	at, _ := p.Time(id)
+	return p.Index().State(&Object{URL: "http://a.example/x", Host: "a.example", At: at}, nil)
 }
 
 // TestOutbox: a purge that others could not be told of holds over a restart, and

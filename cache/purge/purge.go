@@ -64,6 +64,32 @@
 // its [Selector] as JSON; each purges its own Index with it. A message that they
 // do not understand, such as a kind of selector from a later version, purges
 // everything there: see [Index.Purge].
+//
+// All machines receive the announcements in one order. What one has stored for the
+// others names the last announcement that it had received when it asked the origin
+// (its epoch), and is used only by who has received that one, too: [Purger.Time].
+// So a machine never uses what is older than a purge that it has not heard of.
+//
+// The shared store's server may lose announcements, with all else that was written
+// last: when it comes back from a snapshot, or when a replica takes over. It cannot
+// know what it has lost. So its life is divided into runs, and only within a run
+// nothing is missing:
+//
+//  1. A run has a name that the server cannot have had before, and begins with an
+//     entry of its own in the stream. Every announcement of the run is behind it.
+//  2. Before it reads or announces anything, a machine has the entry made, if the
+//     server is in another run than the last entry says.
+//  3. [Purger.Began] is told the run before its first announcement. If it is not the
+//     run that is known (after a restart: to the journal), all epochs of before are
+//     forgotten, what this machine has is validated before its next use, and its own
+//     purges that it has not heard yet are announced again.
+//  4. A machine that starts reads the announcements from the beginning of the run. It
+//     takes nothing from the shared store before it has read them all, and nothing
+//     from its disk without validation before it has received its own greeting.
+//
+// Example: an object is stored with the epoch e1, a snapshot is made, the purge e2 hits
+// the object, and the server comes back from the snapshot. A machine that starts then
+// begins behind e1, in the new run. It does not know e1, and asks the origin.
 package purge
 
 import (
@@ -118,6 +144,8 @@ type Index struct {
 
 	mu    sync.RWMutex
 	base  Time // objects from before are of an unknown life
+	doubt Time // objects from before may have been purged by other machines meanwhile
+	run   string
 	start Time
 	all   times
 	tags  ages
@@ -227,6 +255,35 @@ func (b *Index) forget() {
 	}
 }
 
+// doubtAll says Stale for every object from before, until trust: this machine may not
+// have been there when others have purged.
+func (b *Index) doubtAll() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.doubt = Time(b.clock.Load())
+}
+
+// trust ends what doubtAll began.
+func (b *Index) trust() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.doubt = 0
+}
+
+// Run is the name of the run of the shared store's server whose purges the index has; ""
+// for none. It is saved with them.
+func (b *Index) Run() string {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.run
+}
+
+func (b *Index) setRun(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.run = name
+}
+
 // State says what became of an object. checked, which belongs to the caller,
 // one for each object and 0 at first, holds the moment at which the object was
 // last found Valid: as long as nothing was purged since, State costs two loads.
@@ -249,8 +306,8 @@ func (b *Index) look(o *Object, checked *Time) State {
 		since = max(since, Time(atomic.LoadUint64((*uint64)(checked))))
 	}
 	s := b.all.state(since)
-	if o.At > clock || since < b.base {
-		s = max(s, Stale) // from a life that this index knows nothing of
+	if o.At > clock || since < max(b.base, b.doubt) {
+		s = max(s, Stale) // from a life that this index knows nothing of, or not all
 	}
 	if s != Gone {
 		s = max(s, b.tagged(o, since), b.placed(o, since))

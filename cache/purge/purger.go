@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -46,6 +47,7 @@ type Options struct {
 // Purger purges. It must be closed.
 type Purger struct {
 	o          Options
+	name       string          // begins the ids of this process's greetings
 	generation lane.Generation // invalidated by every purge
 	order      order
 	journal    journal
@@ -61,7 +63,7 @@ type Purger struct {
 // NewPurger opens journal and outbox, and repeats the purges that an earlier run has
 // left there.
 func NewPurger(o Options) (*Purger, error) {
-	p := &Purger{o: o, suspects: make(chan Selector, maxSuspects), done: make(chan struct{})}
+	p := &Purger{o: o, name: rand.Text(), suspects: make(chan Selector, maxSuspects), done: make(chan struct{})}
 	if o.Journal != "" {
 		if err := p.journal.open(o.Journal, o.Index, o.ErrorLog); err != nil {
 			return nil, err
@@ -70,6 +72,7 @@ func NewPurger(o Options) (*Purger, error) {
 	if o.Publish != nil {
 		p.outbox.open(o.Outbox, o.ErrorLog)
 		p.reopen() // before anything from the shared store is believed
+		o.Index.doubtAll()
 	}
 	return p, nil
 }
@@ -105,9 +108,9 @@ func (p *Purger) Generation() *lane.Generation { return &p.generation }
 // that all machines see: the last announcement heard before.
 func (p *Purger) Epoch(at Time) string { return p.order.epoch(at) }
 
-// Time is the moment of this machine's index that an epoch stands for: 0, before
-// everything, when the epoch is not known here.
-func (p *Purger) Time(epoch string) Time { return p.order.time(epoch) }
+// Time is the moment of this machine's index that an epoch stands for. It is false when
+// the epoch is not known here: then there may be purges after it that are not either.
+func (p *Purger) Time(epoch string) (at Time, known bool) { return p.order.time(epoch) }
 
 // Purge takes effect here before it returns, and on other machines as soon as they
 // receive it. An error means that it may not survive a crash, or that the others have
@@ -120,16 +123,15 @@ func (p *Purger) Purge(ctx context.Context, s Selector) error {
 	if p.o.Publish == nil {
 		return p.journal.add(p.purge(s))
 	}
-	id := rand.Text()
-	var done []purged
-	p.order.announceOwn(id, func() Time { done = p.purge(s); return done[0].at })
-	err := p.journal.add(done)
-	a := announcement{ID: id, Purge: s}
+	a := announcement{ID: rand.Text(), Purge: s}
 	message, merr := json.Marshal(a)
 	if !utf8.ValidString(s.URL+s.Prefix+s.Glob+s.Tag+s.Host) || len(message) > maxMessage {
 		a.Purge = Selector{All: true, Hard: s.Hard} // what cannot be said counts for everything
 		message, merr = json.Marshal(a)
 	}
+	var done []purged
+	p.order.announceOwn(a, func() Time { done = p.purge(s); return done[0].at })
+	err := p.journal.add(done)
 	if merr == nil {
 		merr = p.o.Publish(ctx, message)
 	}
@@ -169,7 +171,7 @@ type announcement struct {
 func (p *Purger) announce() {
 	const pause = time.Second // a store that is down says so at once
 	for p.ctx.Err() == nil {
-		message, err := json.Marshal(announcement{ID: rand.Text(), Hello: true})
+		message, err := json.Marshal(announcement{ID: p.name + rand.Text(), Hello: true})
 		if err == nil {
 			err = p.o.Publish(p.ctx, message)
 		}
@@ -184,14 +186,43 @@ func (p *Purger) announce() {
 	}
 }
 
+// Began receives the name of the run that the shared store's server is in, before the
+// announcements of that run, of which none is missing. Of those of other runs some may
+// be: the server may have come back from a snapshot.
+func (p *Purger) Began(run string) {
+	if run != p.o.Index.Run() {
+		p.missed(run)
+	}
+}
+
+// missed is called when announcements of other machines may be missing. Everything older
+// is validated before its next use here, and has no place in the order of purges any more.
+func (p *Purger) missed(run string) {
+	p.purge(Selector{All: true}) // first: what is younger has another number
+	unheard := p.order.restart()
+	p.o.Index.setRun(run)
+	if err := p.journal.save(); err != nil {
+		p.o.ErrorLog.Warn("that purges of other machines may be missing may not survive a restart", "err", err)
+	}
+	if p.o.Publish == nil {
+		return
+	}
+	for id, u := range unheard {
+		if !p.outbox.waiting(id) { // nobody may have received it
+			_ = p.later(announcement{ID: id, Purge: u.selector}, errUnheard) // who purged has been answered
+		}
+	}
+	p.start(p.announce) // this machine's place in the order
+}
+
+// errUnheard is why an announcement that was published is published again.
+var errUnheard = errors.New("it may be lost")
+
 // Message receives an announcement that a machine has published, maybe this one. lost
 // means that others were missed: everything older is validated before its next use.
 func (p *Purger) Message(message []byte, lost bool) {
 	if lost {
-		p.purge(Selector{All: true})
-	}
-	if lost && p.o.Publish != nil {
-		p.start(p.announce) // the order of purges begins anew: so does this machine's place in it
+		p.missed(p.o.Index.Run())
 	}
 	if message == nil {
 		return
@@ -207,6 +238,9 @@ func (p *Purger) Message(message []byte, lost bool) {
 			done = p.purge(a.Purge)
 		}
 	})
+	if a.Hello && strings.HasPrefix(a.ID, p.name) {
+		p.o.Index.trust() // all before it were received
+	}
 	if err := p.journal.add(done); err != nil {
 		p.o.ErrorLog.Warn("a purge of another machine may not survive a restart", "err", err)
 	}

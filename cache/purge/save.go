@@ -25,6 +25,7 @@ const header = "millrace purges 1\n"
 const (
 	kindClock = 'c' // soft is the clock
 	kindEnd   = 'e' // soft is the number of records between
+	kindRun   = 'r' // the text is what Index.Run says
 )
 
 // errDamaged tells nothing to a user but that it is.
@@ -54,7 +55,8 @@ func (b *Index) Save() []byte {
 	}
 	// What an index that was not restored says of old objects holds in its next life.
 	out = appendRecord(out, kindAll, "", times{max(b.all.soft, b.base), b.all.hard})
-	count := 1
+	out = appendRecord(out, kindRun, b.run, times{})
+	count := 2
 	for _, p := range b.globs.list {
 		out = appendRecord(out, p.kind, p.text, p.times)
 		count++
@@ -117,6 +119,10 @@ func (b *Index) Restore(saved []byte) error {
 		return errors.New("restoring what was purged: the index is in use already")
 	}
 	for _, r := range records {
+		if r.kind == kindRun {
+			b.run = r.text
+			continue
+		}
 		e, err := restored(r)
 		if err != nil {
 			// From a version with other rules: what is not understood counts for everything.

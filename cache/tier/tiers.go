@@ -46,7 +46,7 @@ const (
 // Order places objects from the shared store among the purges of this machine.
 type Order interface {
 	Epoch(at purge.Time) string
-	Time(epoch string) purge.Time
+	Time(epoch string) (at purge.Time, known bool)
 }
 
 // Options of Tiers.
@@ -205,7 +205,10 @@ func (t *Tiers) read(ctx context.Context, from store.Store, key, tier string) (*
 	}
 	o := rec.Object(found.Size)
 	if tier == Shared {
-		o.Owner.At = t.o.Order.Time(rec.Epoch)
+		var known bool
+		if o.Owner.At, known = t.o.Order.Time(rec.Epoch); !known {
+			return nil, nil // it may be older than a purge that this machine has never heard of
+		}
 	}
 	if tier == Disk && found.Size > promoteLargest {
 		o.Disk = key

@@ -142,6 +142,10 @@ func (l *relay) message(m []byte, lost bool) {
 	l.deliver(func(h *cache.Handler) { h.Message(m, lost) })
 }
 
+func (l *relay) began(run string) {
+	l.deliver(func(h *cache.Handler) { h.Began(run) })
+}
+
 func (l *relay) changed(keys []string) {
 	l.deliver(func(h *cache.Handler) { h.Changed(keys) })
 }

@@ -68,9 +68,9 @@ func TestCluster(t *testing.T) {
 	}, func(t *testing.T) store.Store { return open(t, Options{URL: urls[1]}) })
 
 	var heard told
-	a := open(t, Options{URL: urls[0], Changed: heard.changed, Message: heard.message})
+	a := open(t, Options{URL: urls[0], Changed: heard.changed, Message: heard.message, Began: heard.began})
 	b := open(t, Options{URL: urls[1]})
-	servertest.Eventually(t, "a listens", func() bool { return a.Position() != "" })
+	servertest.Eventually(t, "a listens", func() bool { return a.heard.Load() })
 	for i := range 20 { // on all three servers
 		key := fmt.Sprint("key ", i)
 		roundTrip(t, b, key, "body")
@@ -80,4 +80,7 @@ func TestCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	servertest.Eventually(t, "a message", heard.has("message"))
+	if len(heard.runs) != 1 {
+		t.Errorf("the runs of the server that has the messages: %q", heard.runs)
+	}
 }

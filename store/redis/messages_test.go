@@ -60,7 +60,7 @@ func TestMessages(t *testing.T) {
 	var heardA, heardB told
 	a := open(t, Options{URL: s.url(), Message: heardA.message})
 	b := open(t, Options{URL: s.url(), Message: heardB.message})
-	servertest.Eventually(t, "both listen", func() bool { return a.Position() != "" && b.Position() != "" })
+	servertest.Eventually(t, "both listen", func() bool { return a.heard.Load() && b.heard.Load() })
 	for i := range 300 {
 		if err := []*Redis{a, b}[i%2].Publish(t.Context(), fmt.Append(nil, i)); err != nil {
 			t.Fatal(err)
@@ -78,34 +78,16 @@ func TestMessages(t *testing.T) {
 		t.Errorf("a heard %s\nb heard %s", inA, inB)
 	}
 
-	// A machine that comes back goes on where it was; a new one begins now.
-	position := a.Position()
-	a.Close()
-	if err := b.Publish(t.Context(), []byte("missed")); err != nil {
-		t.Fatal(err)
-	}
-	var again, fresh told
-	open(t, Options{URL: s.url(), Message: again.message, From: position})
-	newcomer := open(t, Options{URL: s.url(), Message: fresh.message})
-	servertest.Eventually(t, "the new one listens", func() bool { return newcomer.Position() != "" })
+	// Who comes later gets what was published in this run of the server, and what comes.
+	var later told
+	open(t, Options{URL: s.url(), Message: later.message, Began: later.began})
+	servertest.Eventually(t, "what was published before", later.has("end"))
 	if err := b.Publish(t.Context(), []byte("last")); err != nil {
 		t.Fatal(err)
 	}
-	servertest.Eventually(t, "the last message", again.has("last"))
-	servertest.Eventually(t, "the last message", fresh.has("last"))
-	if _, _, m := again.count(); m != "missed last" {
-		t.Errorf("who comes back hears %q", m)
-	}
-	if _, _, m := fresh.count(); m != "last" {
-		t.Errorf("who is new hears %q", m)
-	}
-
-	// One that wants all from the beginning gets it, and what comes.
-	var whole told
-	open(t, Options{URL: s.url(), Message: whole.message, From: Beginning})
-	servertest.Eventually(t, "what is kept", whole.has("last"))
-	if _, lost, m := whole.count(); lost != 0 || m != want+" missed last" {
-		t.Errorf("from the beginning: lost %d, %q", lost, m)
+	servertest.Eventually(t, "the last message", later.has("last"))
+	if _, lost, m := later.count(); lost != 0 || m != want+" last" || len(later.runs) != 1 {
+		t.Errorf("who comes later: lost %d, %q, in the runs %q", lost, m, later.runs)
 	}
 }
 
@@ -117,33 +99,44 @@ func numbers(n int) []int {
 	return list
 }
 
-// TestTrimmed: who was away for too long is told so, and hears what comes then.
+// TestTrimmed: who misses messages is told so, and hears what comes then.
 func TestTrimmed(t *testing.T) {
 	s := start(t)
 	a := open(t, Options{URL: s.url()})
-	for _, from := range []string{"", "1-1", "no position"} {
-		if from == "" {
-			var heard told
-			r := open(t, Options{URL: s.url(), Message: heard.message})
-			servertest.Eventually(t, "it listens", func() bool { return r.Position() != "" })
-			from = r.Position()
-			r.Close()
-			for range 5 {
-				if err := a.Publish(t.Context(), []byte("missed")); err != nil {
-					t.Fatal(err)
-				}
-			}
-			s.do("XTRIM millrace:messages MAXLEN 2")
-		}
-		var heard told
-		r := open(t, Options{URL: s.url(), Message: heard.message, From: from})
-		servertest.Eventually(t, "loss is told", heard.has("LOST"))
-		if err := r.Publish(t.Context(), []byte("next")); err != nil {
+	var there told
+	r := open(t, Options{URL: s.url(), Message: there.message})
+	servertest.Eventually(t, "it listens", r.heard.Load)
+	for range 5 {
+		if err := a.Publish(t.Context(), []byte("missed")); err != nil {
 			t.Fatal(err)
 		}
-		servertest.Eventually(t, "the next message", heard.has("next"))
-		if _, _, m := heard.count(); m != "LOST next" {
-			t.Errorf("from %s: heard %q", from, m)
+	}
+	s.do("XTRIM millrace:messages MAXLEN 2")
+	var late told
+	open(t, Options{URL: s.url(), Message: late.message})
+	servertest.Eventually(t, "who comes later is told of the loss", late.has("LOST"))
+	s.do("DEL millrace:messages")
+	servertest.Eventually(t, "who was there is told of the loss", there.has("LOST"))
+	servertest.Eventually(t, "the next messages", func() bool {
+		return a.Publish(t.Context(), []byte("next")) == nil && late.has("next")() && there.has("next")()
+	})
+}
+
+// TestUnknownRun: a user that may not ask for the server's run hears of what is published
+// from now on.
+func TestUnknownRun(t *testing.T) {
+	for name, rights := range map[string]string{"no INFO": "+@all -info", "no scripts": "+@all -@scripting"} {
+		s := start(t)
+		s.do("ACL SETUSER limited on >secret ~* &* %s", rights)
+		var heard told
+		r := open(t, Options{URL: "redis://limited:secret@" + s.addr, Message: heard.message, Began: heard.began})
+		servertest.Eventually(t, name+": it listens", r.heard.Load)
+		if err := r.Publish(t.Context(), []byte("message")); err != nil {
+			t.Fatal(err)
+		}
+		servertest.Eventually(t, name+": a message", heard.has("message"))
+		if _, lost, m := heard.count(); lost != 1 || m != "LOST message" || len(heard.runs) != 0 {
+			t.Errorf("%s: %d, %q, the runs %q", name, lost, m, heard.runs)
 		}
 	}
 }
@@ -160,9 +153,9 @@ func TestRestart(t *testing.T) {
 			}
 			s := start(t, args...)
 			var heardA, heardB told
-			a := open(t, Options{URL: s.url(), Message: heardA.message, Changed: heardA.changed})
-			b := open(t, Options{URL: s.url(), Message: heardB.message})
-			servertest.Eventually(t, "both listen", func() bool { return a.Position() != "" && b.Position() != "" })
+			a := open(t, Options{URL: s.url(), Message: heardA.message, Changed: heardA.changed, Began: heardA.began})
+			b := open(t, Options{URL: s.url(), Message: heardB.message, Began: heardB.began})
+			servertest.Eventually(t, "both listen", func() bool { return a.heard.Load() && b.heard.Load() })
 			roundTrip(t, a, "key", "body")
 			if err := b.Publish(t.Context(), []byte("before")); err != nil {
 				t.Fatal(err)
@@ -184,24 +177,13 @@ func TestRestart(t *testing.T) {
 			}
 			servertest.Eventually(t, "b publishes again", func() bool { return b.Publish(t.Context(), []byte("after")) == nil })
 			servertest.Eventually(t, "a is told once more when there is one again", heardA.allOver(all))
-			if kept {
-				servertest.Eventually(t, "the message after", heardA.has("after"))
-				if _, lost, m := heardA.count(); lost != 0 || !strings.HasPrefix(m, "before after") {
-					t.Errorf("nothing was lost, but a heard %q", m)
-				}
-				if got, err := storetest.GetText(a, "key"); got != "body" || err != nil {
-					t.Errorf("the object: %q, %v", got, err)
-				}
-				return
+			servertest.Eventually(t, "the message after", heardA.has("after"))
+			servertest.Eventually(t, "both listen again", func() bool { return a.heard.Load() && b.heard.Load() })
+			if _, lost, m := heardA.count(); lost != 0 || !strings.HasPrefix(m, "before after") || len(heardA.runs) != 2 || len(heardB.runs) != 2 || heardA.runs[1] != heardB.runs[1] {
+				t.Errorf("in the runs %q and %q, a heard %q", heardA.runs, heardB.runs, m)
 			}
-			servertest.Eventually(t, "a is told that messages are lost", heardA.has("LOST"))
-			servertest.Eventually(t, "b is told that messages are lost", heardB.has("LOST"))
-			if err := b.Publish(t.Context(), []byte("finally")); err != nil {
-				t.Fatal(err)
-			}
-			servertest.Eventually(t, "the message finally", heardA.has("finally"))
-			if _, err := storetest.GetText(a, "key"); !errors.Is(err, store.ErrNotFound) {
-				t.Errorf("the object: %v", err)
+			if got, err := storetest.GetText(a, "key"); kept && (got != "body" || err != nil) || !kept && !errors.Is(err, store.ErrNotFound) {
+				t.Errorf("the object: %q, %v", got, err)
 			}
 		})
 	}

@@ -59,14 +59,17 @@ type Options struct {
 	// flushed. In a cluster it may also name what this machine has written.
 	// It is called from one goroutine. If it is nil, Redis is not asked to tell.
 	Changed func(keys []string)
-	// Message is called with every message that any machine has published,
-	// this one included, in order, from one goroutine. After a lost connection,
-	// what was missed is caught up; lost is true (and message nil) when that is
-	// no longer possible.
+	// Message is called with every message that any machine has published in the
+	// server's run, this one included, in order, from one goroutine. After a lost
+	// connection, what was missed is caught up; lost is true (and message nil) when
+	// that is no longer possible. While messages have not been caught up, Get
+	// answers ErrDown: what is found may have been purged by one of them.
 	Message func(message []byte, lost bool)
-	// From is the Position to go on from, of an earlier life; [Beginning] for
-	// all that is kept; "" for what is published from now on.
-	From     string
+	// Began is called with a name for the server's run before the first of its messages,
+	// by the goroutine that calls Message, and needed with that. Whoever has not heard
+	// this name before may have missed messages. It is not called where the server does
+	// not tell its runs apart; then Message begins with lost.
+	Began    func(run string)
 	ErrorLog *slog.Logger // nil: slog.Default()
 }
 
@@ -98,7 +101,8 @@ type Redis struct {
 	buffered atomic.Int64
 	dials    atomic.Uint64 // of the connections that Redis tells changes on
 	changes  changes
-	position atomic.Pointer[string]
+	heard    atomic.Bool // all messages that are there
+	script   *rueidis.Lua
 	stats    atomic.Pointer[store.Stats]
 
 	closing context.Context
@@ -125,11 +129,7 @@ func Open(o Options) (*Redis, error) {
 	}
 	r.closing, r.stop = context.WithCancel(context.Background())
 	r.changes.wake = make(chan struct{}, 1)
-	from := r.o.From
-	if from == Beginning {
-		from = ""
-	}
-	r.position.Store(&from)
+	r.script = rueidis.NewLuaScript(runScript)
 	r.wg.Go(r.supervise)
 	if o.Changed != nil {
 		r.wg.Go(func() { r.changes.notify(r.closing, o.Changed) })
@@ -158,6 +158,9 @@ func (r *Redis) objectKey(key string) string { return r.o.Prefix + "o:" + key }
 
 // Get implements [store.Store]. The object is in memory.
 func (r *Redis) Get(ctx context.Context, key string) (*store.Object, error) {
+	if r.o.Message != nil && !r.heard.Load() {
+		return nil, fmt.Errorf("getting from redis: %w: messages of other machines are still to be read", store.ErrDown)
+	}
 	var value []byte
 	name := r.objectKey(key)
 	err := r.call(ctx, name, func(ctx context.Context, l *link) (err error) {
@@ -255,6 +258,9 @@ func (r *Redis) judge(ctx context.Context, key string, err error) error {
 	}
 	if answer, ok := rueidis.IsRedisErr(err); ok {
 		return r.judgeAnswer(key, answer)
+	}
+	if errors.Is(err, errUnknownRun) {
+		return err
 	}
 	if r.closing.Err() != nil {
 		return store.ErrClosed

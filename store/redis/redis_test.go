@@ -212,6 +212,7 @@ func TestCloseWhileStopped(t *testing.T) {
 	t.Parallel() // it waits more than it works
 	s := start(t)
 	r := open(t, Options{URL: s.url(), Message: func([]byte, bool) {}, Changed: func([]string) {}})
+	servertest.Eventually(t, "it listens", r.heard.Load)
 	roundTrip(t, r, "key", "body")
 	s.Signal(syscall.SIGSTOP)
 	closed := make(chan struct{})

@@ -110,6 +110,9 @@ func open(t *testing.T, o Options) *Redis {
 	if o.Timeout == 0 {
 		o.Timeout = patience
 	}
+	if o.Message != nil && o.Began == nil {
+		o.Began = func(string) {}
+	}
 	if o.ErrorLog == nil {
 		o.ErrorLog = slog.New(slog.DiscardHandler)
 	}
@@ -128,6 +131,13 @@ type told struct {
 	all      int
 	messages []string
 	lost     int
+	runs     []string
+}
+
+func (c *told) began(run string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.runs = append(c.runs, run)
 }
 
 func (c *told) changed(keys []string) {

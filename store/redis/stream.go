@@ -26,15 +26,33 @@ const (
 	blockFor = 5 * time.Second
 )
 
-// Beginning is an [Options].From that has Message called with all messages that are
-// still kept, and then with those to come. lost comes first when there were so
-// many that older ones may be gone.
-const Beginning = "beginning"
-
 // field holds a message; an entry without it is only a place to go on from.
 const field = "m"
 
 func (r *Redis) stream() string { return r.o.Prefix + "messages" }
+
+// runKey holds the name of the server's run. In a cluster it is on the stream's server:
+// what stands in braces decides that.
+func (r *Redis) runKey() string { return r.o.Prefix + "{" + r.stream() + "}run" }
+
+// runScript finds the entry with which the server's run begins in the stream, adds it
+// where the server is in another run than the key says, and then adds a message, if there
+// is one. A run ends when the process ends (run_id), and when the server becomes another
+// one's replica or is no longer one (master_replid): after both, what was written last
+// may be missing. Without the right to INFO nothing is known about runs.
+const runScript = `local function info(section, name)
+  local text = redis.pcall('INFO', section)
+  return type(text) == 'string' and string.match(text, name .. ':(%w+)')
+end
+local process, history = info('server', 'run_id'), info('replication', 'master_replid')
+local name = process and history and process .. '/' .. history .. '/'
+local run = name and redis.call('GET', KEYS[2]) or ''
+if name and string.sub(run, 1, #name) ~= name then
+  run = name .. redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], '*', 'run', name)
+  redis.call('SET', KEYS[2], run)
+end
+if ARGV[2] then redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], '*', 'm', ARGV[2]) end
+return run`
 
 // Publish sends a message to all machines. It returns once Redis has it, or
 // ErrDown: then the others may not hear of it. A message has 32 KiB at most.
@@ -42,10 +60,35 @@ func (r *Redis) Publish(ctx context.Context, message []byte) error {
 	if len(message) > mostMessage {
 		return fmt.Errorf("publishing to redis: a message of %d bytes, at most %d are possible", len(message), mostMessage)
 	}
-	if _, err := r.add(ctx, field, message); err != nil {
+	_, err := r.run(ctx, rueidis.BinaryString(message))
+	if errors.Is(err, errUnknownRun) {
+		_, err = r.add(ctx, field, message)
+	}
+	if err != nil {
 		return fmt.Errorf("publishing to redis: %w", err)
 	}
 	return nil
+}
+
+// errUnknownRun tells that the server does not say in which run it is.
+var errUnknownRun = errors.New("the server does not tell its runs apart")
+
+// run names the server's run, and adds messages to the stream behind its beginning. The
+// name ends with the id of the entry there.
+func (r *Redis) run(ctx context.Context, messages ...string) (string, error) {
+	key, run := r.stream(), ""
+	err := r.call(ctx, key, func(ctx context.Context, l *link) error {
+		args := append([]string{strconv.Itoa(streamLength)}, messages...)
+		answer, err := r.script.Exec(ctx, l.write, []string{key, r.runKey()}, args).ToString()
+		if refused, ok := rueidis.IsRedisErr(err); ok && (word(refused.Error()) == "NOPERM" || strings.Contains(refused.Error(), "unknown command")) {
+			return errUnknownRun
+		}
+		if err == nil {
+			run = answer
+		}
+		return err
+	})
+	return run, err
 }
 
 func (r *Redis) add(ctx context.Context, field string, value []byte) (id string, err error) {
@@ -58,121 +101,74 @@ func (r *Redis) add(ctx context.Context, field string, value []byte) (id string,
 	return id, err
 }
 
-// Position is the position of the last message that Message was called with, for
-// Options.From of a later run. It is From until Redis was reached.
-func (r *Redis) Position() string { return *r.position.Load() }
-
 // errLost tells that the messages after a position are not all there any more.
 var errLost = errors.New("messages were lost")
+
+// place is how far the messages have been read.
+type place struct {
+	run string // of the server; "": not known
+	id  string // of the last entry; "": at the end, for those before are not all there
+}
 
 // listen hands messages on until Close, which waits for it.
 func (r *Redis) listen() {
 	var pause backoff
-	at, lost := r.o.From, false
-	replay := at == Beginning
-	if replay {
-		at = ""
-	}
-	if at != "" && !isPosition(at) {
-		at, lost = "", true // what was kept is damaged
-	}
+	var at place
 	for r.closing.Err() == nil {
-		next, err := r.follow(at, lost)
-		if err == nil && replay {
-			if err = r.replay(next); err == nil {
-				replay = false
-			}
-		}
-		switch {
-		case errors.Is(err, errLost):
-			at, lost = "", true
-		case err == nil:
-			at, lost = next, false
-			pause.reset()
-		default:
+		if err := r.follow(&at); err != nil {
+			r.heard.Store(false)
 			sleep(r.closing, pause.next(), nil)
+			continue
 		}
+		pause.reset()
 	}
 }
 
-// replay calls Message with what is kept from before a position.
-func (r *Redis) replay(until string) error {
-	key := r.stream()
-	var kept int64
-	err := r.call(r.closing, key, func(ctx context.Context, l *link) (err error) {
-		kept, err = l.read.Do(ctx, l.read.B().Xlen().Key(key).Build()).AsInt64()
-		return err
-	})
-	if err != nil {
+// follow takes one step: it finds a place to begin at, delivers what is behind it, or
+// waits for something.
+func (r *Redis) follow(at *place) error {
+	run, err := r.run(r.closing)
+	if err != nil && !errors.Is(err, errUnknownRun) {
 		return err
 	}
-	if kept >= streamLength { // older ones may have been trimmed
-		r.o.Message(nil, true)
+	if run != at.run {
+		r.heard.Store(false)
+		*at = place{run, run[strings.LastIndexByte(run, '/')+1:]}
+		r.o.Began(run)
 	}
-	for from := "-"; r.closing.Err() == nil; {
-		var entries []rueidis.XRangeEntry
-		err := r.call(r.closing, key, func(ctx context.Context, l *link) (err error) {
-			entries, err = l.read.Do(ctx, l.read.B().Xrange().Key(key).Start(from).End(until).Count(batch).Build()).AsXRange()
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		for _, e := range entries {
-			if message, ok := e.FieldValues[field]; ok {
-				r.o.Message([]byte(message), false)
-			}
-			from = "(" + e.ID
-		}
-		if len(entries) < batch {
-			return nil
-		}
-	}
-	return r.closing.Err()
-}
-
-// isPosition reports whether Redis would read text as an entry's id.
-func isPosition(text string) bool {
-	ms, seq, ok := strings.Cut(text, "-")
-	_, err1 := strconv.ParseUint(ms, 10, 64)
-	_, err2 := strconv.ParseUint(seq, 10, 64)
-	return ok && err1 == nil && err2 == nil
-}
-
-// follow takes one step from a position: it finds one to begin at, delivers what is
-// behind it, or waits for something. It returns the next position.
-func (r *Redis) follow(at string, lost bool) (string, error) {
-	if at == "" {
+	if at.id == "" {
 		// An entry of our own is where we begin: as long as it is there, nothing
 		// after it was trimmed, for trimming begins with the oldest.
-		id, err := r.add(r.closing, "from", nil)
-		if err != nil {
-			return "", err
+		if at.id, err = r.add(r.closing, "from", nil); err != nil {
+			return err
 		}
-		r.position.Store(&id)
-		if lost {
-			r.o.Message(nil, true)
-		}
-		return id, nil
+		r.o.Message(nil, true)
 	}
-	entries, err := r.after(at)
+	entries, err := r.after(at.id)
+	if errors.Is(err, errLost) {
+		r.heard.Store(false)
+		at.id = ""
+		return nil
+	}
 	if err != nil {
-		return "", err
+		return err
 	}
 	for _, e := range entries {
 		if r.closing.Err() != nil {
-			return at, nil
+			return nil
 		}
-		at = e.ID
-		r.position.Store(&e.ID)
+		at.id = e.ID
 		if message, ok := e.FieldValues[field]; ok {
 			r.o.Message([]byte(message), false)
 		}
 	}
-	if len(entries) > 0 {
-		return at, nil
+	if len(entries) < batch {
+		r.heard.Store(true)
 	}
-	return at, r.await(at)
+	if len(entries) > 0 {
+		return nil
+	}
+	return r.await(at.id)
 }
 
 // after reads the entries after a position, or says errLost if there may have
