@@ -30,10 +30,11 @@ func TestSmall(t *testing.T) {
 	site := "sites: [{routes: {/: {static: {root: site}}}}]\n"
 	shared := "sites: [{routes: {/: {cache: {to: 'http://127.0.0.1:9', shared: 'redis://127.0.0.1:9'}}}}]\n"
 	bus := "sites: [{routes: {/: {websocket: {channels: {bus: 'nats://127.0.0.1:9'}}}}}]\n"
+	plugins := "sites: [{plugins: [{module: site.yaml}], routes: {/: {static: {root: site}}}}]\n"
 	file := func(name, text string) error { return os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600) }
 	for _, err := range []error{
 		os.Mkdir(filepath.Dir(page), 0o700), os.WriteFile(page, []byte("a page"), 0o600),
-		file("site.yaml", site), file("shared.yaml", shared), file("bus.yaml", bus),
+		file("site.yaml", site), file("shared.yaml", shared), file("bus.yaml", bus), file("plugin.yaml", plugins),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -55,6 +56,7 @@ func TestSmall(t *testing.T) {
 		{"images", "site"},
 		{"check", "--config", "shared.yaml"},
 		{"check", "--config", "bus.yaml"},
+		{"check", "--config", "plugin.yaml"},
 	} {
 		if out, err := run(args...); err == nil || !strings.Contains(out, "-tags small") {
 			t.Errorf("%v: %v\n%s", args, err, out)

@@ -12,6 +12,7 @@ import (
 
 	"millrace/internal/access/signin"
 	"millrace/internal/config"
+	"millrace/internal/plugin"
 	"millrace/internal/route/match"
 	"millrace/internal/route/site"
 	"millrace/internal/server/guard"
@@ -369,4 +370,9 @@ func (e *explainer) file(f static.Finding, o static.Options, below string) {
 	}
 	e.addStep("job", "%s", f.Why)
 	e.ended(f.Status, "the file %s, by %s", e.File, f.By)
+}
+
+// pluginsOf are the plugins of a route, in the order in which they see a request.
+func pluginsOf(sc config.Site, rc config.Route) []plugin.Options {
+	return slices.Concat(sc.Plugins, rc.Plugins)
 }

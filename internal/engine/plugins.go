@@ -1,10 +1,11 @@
+//go:build !small
+
 package engine
 
 import (
 	"crypto/sha256"
 	"fmt"
 	"io"
-	"slices"
 
 	"millrace/internal/config"
 	"millrace/internal/plugin"
@@ -29,11 +30,6 @@ func (b *builder) plugins(sc config.Site, rc config.Route, r *site.Route) error 
 	}
 	r.Open, r.Handler, r.Private, r.Passes = r.Handler, plugin.Handler(list, r.Handler), true, false
 	return nil
-}
-
-// pluginsOf are the plugins of a route, in the order in which they see a request.
-func pluginsOf(sc config.Site, rc config.Route) []plugin.Options {
-	return slices.Concat(sc.Plugins, rc.Plugins)
 }
 
 // plugin takes a plugin over from the old graph if its options and its module are the same,

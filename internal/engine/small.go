@@ -14,16 +14,17 @@ import (
 
 	"millrace/internal/access/admit"
 	"millrace/internal/config"
+	"millrace/internal/route/site"
 	"millrace/internal/server"
 	"millrace/store"
 	"millrace/store/bus"
 	"millrace/websocket/channels"
 )
 
-// Built with the tag small, Millrace has no Redis, no NATS, no automatic certificates, no HTTP/3, nor the embedded
+// Built with the tag small, Millrace has no Redis, no NATS, no automatic certificates, no HTTP/3, no plugins, nor the embedded
 // encoders of images/codec: a first build takes three quarters of the time.
 // docs/decisions/0022 has the figures.
-var errSmall = errors.New("this millrace was built with -tags small, which leaves out Redis, NATS, automatic certificates, HTTP/3 and the embedded image encoders: build it without")
+var errSmall = errors.New("this millrace was built with -tags small, which leaves out Redis, NATS, automatic certificates, HTTP/3, plugins and the embedded image encoders: build it without")
 
 func openShared(string, *relay, *slog.Logger) (sharedStore, error) { return nil, errSmall }
 
@@ -37,6 +38,13 @@ func openBus(channels.Options, bus.Keep, *slog.Logger) (bus.Bus, error) { return
 
 func openCertifier(server.AutoOptions, store.Store, *slog.Logger) (certifier, error) {
 	return nil, errSmall
+}
+
+func (b *builder) plugins(sc config.Site, rc config.Route, _ *site.Route) error {
+	if len(pluginsOf(sc, rc)) > 0 {
+		return fmt.Errorf("plugins: %w", errSmall)
+	}
+	return nil
 }
 
 func http3() server.HTTP3 { return nil }
@@ -58,6 +66,9 @@ func Unsupported(cfg *config.Config) error {
 			found = append(found, fmt.Errorf("rate_limit.shared: %w", errSmall))
 		}
 		for _, pattern := range slices.Sorted(maps.Keys(s.Routes)) {
+			if len(pluginsOf(s, s.Routes[pattern])) > 0 {
+				found = append(found, fmt.Errorf("route %s: plugins: %w", routeName(s.Hosts, pattern), errSmall))
+			}
 			key := ""
 			switch r := s.Routes[pattern]; {
 			case r.Cache != nil && r.Cache.Shared != "":
