@@ -229,6 +229,11 @@ func (j *job) still() (*Result, error) {
 		return nil, fmt.Errorf("before encoding: %w", err)
 	}
 	data, lossless, err := j.encode(p)
+	if err == nil && tooLarge(profile, data) {
+		if p, profile = lighten(p, profile); profile == nil {
+			data, lossless, err = j.encode(p) // it has other pixels now
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

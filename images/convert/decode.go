@@ -123,7 +123,7 @@ func opaque(p *picture.Picture) {
 //
 // A profile that is sRGB, or for another kind of samples than the image's
 // (which browsers ignore, too), goes away. Profiles of RGB are kept: the result
-// is RGB, and no conversion is better than none. Gray and CMYK are not what the
+// is RGB, and no conversion is better than none (but see lighten). Gray and CMYK are not what the
 // results are made of: they are converted.
 func (j *job) colours(p *picture.Picture) (*picture.Picture, []byte, error) {
 	if j.info.Format == header.GIF { // browsers know no profiles of GIF
@@ -154,6 +154,34 @@ func (j *job) colours(p *picture.Picture) (*picture.Picture, []byte, error) {
 	}
 	j.info.BrokenICC = true
 	return p, nil, nil
+}
+
+// convertedProfile is the size in bytes above which a profile of tables may be a reason to
+// convert. Those of phones and cameras are smaller, and have no tables.
+const convertedProfile = 4 << 10
+
+// tooLarge reports whether a profile is more than a tenth of a result.
+func tooLarge(profile, data []byte) bool { return 9*len(profile) > len(data) }
+
+// lighten replaces a profile of RGB that is too large for its image: one of curves and a
+// matrix by a shorter one of the same colours; one of tables, which nothing short is equal
+// to, by none, with the pixels in sRGB. Those that cannot be converted stay.
+func lighten(p *picture.Picture, file []byte) (*picture.Picture, []byte) {
+	profile, err := icc.Parse(file)
+	if err != nil {
+		return p, file
+	}
+	if compact := profile.Compact(); compact != nil {
+		return p, compact
+	}
+	if len(file) <= convertedProfile {
+		return p, file
+	}
+	q, err := profile.ToSRGB(p)
+	if err != nil {
+		return p, file
+	}
+	return q, nil
 }
 
 // profile parses the source's profile; nil if it has none or none that is sound.

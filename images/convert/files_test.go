@@ -124,7 +124,12 @@ func exif(orientation int) []byte {
 
 // withProfile puts an ICC profile into a JPEG: ICC.1:2022, B.4.
 func withProfile(file, profile []byte) []byte {
-	return withSegment(file, 0xe2, append([]byte("ICC_PROFILE\x00\x01\x01"), profile...))
+	const most = 65_000 // bytes in a segment
+	for count, n := (len(profile)+most-1)/most, (len(profile)+most-1)/most; n > 0; n-- {
+		part := profile[most*(n-1) : min(most*n, len(profile))]
+		file = withSegment(file, 0xe2, append([]byte{'I', 'C', 'C', '_', 'P', 'R', 'O', 'F', 'I', 'L', 'E', 0, byte(n), byte(count)}, part...))
+	}
+	return file
 }
 
 // profile builds an ICC profile of version 2 with the curve value^gamma: of RGB

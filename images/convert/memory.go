@@ -66,6 +66,9 @@ func stillMemory(i header.Info, s Spec) (peak, held int64, result int) {
 	if to != pixels || i.Orientation > 1 {
 		held += perPixel * to // the scaled or turned copy
 	}
+	if i.ProfileSize > convertedProfile { // then the result may be converted to sRGB
+		held += 4 * to
+	}
 	return peak, held, int(to)
 }
 

@@ -57,8 +57,9 @@ type Info struct {
 	Components  int // of JPEG: 1, 3 or 4
 	// ICC is the whole embedded profile, nil when there is none or it is
 	// broken (BrokenICC then). Shares memory with the file where it can.
-	ICC       []byte
-	BrokenICC bool
+	ICC         []byte
+	ProfileSize int // of ICC, also where that is left out
+	BrokenICC   bool
 	// NotSRGB says that a PNG has other colours than sRGB's by its cICP chunk
 	// or, without a profile, by its gAMA or cHRM (PNG, third edition, 4.3).
 	NotSRGB bool

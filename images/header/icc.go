@@ -13,7 +13,7 @@ const iccHeader = 128 + 4
 // setICC keeps a profile, or notes that it is broken. Bytes after the length
 // that it has by itself are cut off: some writers fill up.
 func (i *Info) setICC(profile []byte) {
-	i.ICC, i.BrokenICC = nil, true
+	i.ICC, i.ProfileSize, i.BrokenICC = nil, 0, true
 	if len(profile) < iccHeader || len(profile) > maxICC || string(profile[36:40]) != "acsp" {
 		return
 	}
@@ -21,5 +21,5 @@ func (i *Info) setICC(profile []byte) {
 	if size < iccHeader || uint64(size) > uint64(len(profile)) {
 		return
 	}
-	i.ICC, i.BrokenICC = profile[:size:size], false
+	i.ICC, i.ProfileSize, i.BrokenICC = profile[:size:size], int(size), false
 }

@@ -2,6 +2,7 @@ package icc
 
 import (
 	"errors"
+	"math"
 	"testing"
 
 	"millrace/images/picture"
@@ -26,6 +27,7 @@ func FuzzParse(f *testing.F) {
 		a: line(3), points: 3, width: 2, grid: zero, m: line(3), b: line(3), matrix: []float64{9, 8, 7, 6, 5, 4, 3, 2, 1, 0, -1, -2},
 	})}))
 	f.Add(build("2 link RGB RGB "))
+	f.Add(heavyMatrixProfile(2, m, tagTable(600, lightSRGB)))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p, err := Parse(data)
 		if err != nil {
@@ -38,6 +40,20 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("a description of %d bytes", len(p.Description))
 		}
 		p.IsSRGB()
+		if compact := p.Compact(); compact != nil {
+			q, err := Parse(compact)
+			if err != nil || q.table != nil || len(compact) > len(data) {
+				t.Fatalf("the short form, of %d bytes, is %+v, %v", len(compact), q, err)
+			}
+			for _, v := range [][maxInputs]float64{{0, 0.2, 0.4}, {1, 0.6, 0.8}} {
+				long, short := p.xyz(v), q.xyz(v)
+				for i := range long {
+					if math.Abs(long[i]-short[i]) > 1e-4*max(1, math.Abs(p.matrix[i][0])+math.Abs(p.matrix[i][1])+math.Abs(p.matrix[i][2])) {
+						t.Fatalf("%v is %v by the profile and %v by its short form", v, long, short)
+					}
+				}
+			}
+		}
 		cmyk := spread(3)
 		cmyk.Model = picture.CMYK
 		for _, pic := range []*picture.Picture{spread(3), cmyk, ramp()} {

@@ -1,6 +1,7 @@
 // Package icc reads ICC colour profiles (ICC.1:2022, and ICC.1:2001-04 for
 // version 2) as far as a web server needs: to tell that one is sRGB and can be
-// left out, and to convert pixels to sRGB where a profile cannot be kept.
+// left out, to convert pixels to sRGB where a profile cannot be kept, and to write
+// one shorter that is too large for its image.
 //
 // Profiles come with images and so from anyone. What is read is looked up in
 // the file's bytes when it is needed and never copied, so memory is bounded by
@@ -56,6 +57,9 @@ type Profile struct {
 	// printable UTF-8; empty when it has none that can be read.
 	Description string
 
+	head        []byte // of the file
+	tags        map[string][]byte
+	size        int
 	unsupported string // why ToSRGB refuses, or ""
 	lab         bool   // the connection space is Lab, not XYZ
 
@@ -91,9 +95,14 @@ func parse(data []byte) (*Profile, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Profile{Space: Space(data[16:20]), Description: description(tags["desc"])}
+	p := &Profile{Space: Space(data[16:20]), Description: description(tags["desc"]), head: data[:headerSize], tags: tags, size: int(size)}
 	major, class, pcs := data[8], string(data[12:16]), string(data[20:24])
 	if p.unsupported = unsupported(major, class, p.Space); p.unsupported != "" {
+		return p, nil
+	}
+	// ITU-T H.273: PQ and HLG, which a conversion to sRGB would cut off.
+	if cicp := tags["cicp"]; len(cicp) >= 12 && (cicp[9] == 16 || cicp[9] == 18) {
+		p.unsupported = "high dynamic range"
 		return p, nil
 	}
 	if pcs != "XYZ " && pcs != "Lab " {
