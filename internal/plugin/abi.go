@@ -186,14 +186,31 @@ func logEnabled(i *instance, s []uint64) {
 	}
 }
 
-// maxMessage is how much of a guest's message is logged.
-const maxMessage = 4 << 10
+const (
+	maxMessage = 4 << 10  // bytes of a guest's message that are logged
+	maxSaid    = 64 << 10 // bytes of its messages during one request
+)
+
+// mayLog reports whether a message of this length is logged. The first one that is not is
+// told about.
+func (i *instance) mayLog(length int) bool {
+	if i.said > maxSaid {
+		return false
+	}
+	if i.said += length; i.said <= maxSaid {
+		return true
+	}
+	i.log.Warn("a plugin says too much: what more it has to say of this request is left out", "bytes", maxSaid)
+	return false
+}
 
 func logMessage(i *instance, s []uint64) {
-	if level(s[0]) > slog.LevelError {
+	if level(s[0]) > slog.LevelError || !i.log.Enabled(context.Background(), level(s[0])) {
 		return
 	}
-	i.log.Log(context.Background(), level(s[0]), "a plugin says", "message", i.text(s[1], min(s[2], maxMessage)))
+	if text := i.text(s[1], min(s[2], maxMessage)); i.mayLog(len(text)) {
+		i.log.Log(context.Background(), level(s[0]), "a plugin says", "message", text)
+	}
 }
 
 // before refuses what a guest may only do before the job has the request.
@@ -239,10 +256,11 @@ func uri(u *url.URL) string {
 }
 
 // setURI gives the request another path and query, for the job of the same route. As with
-// rewrites, a path that some server may read as another one is refused.
+// rewrites, a path that some server may read as another one is refused. Spaces are escaped:
+// on the way to an upstream they would end the target.
 func setURI(i *instance, s []uint64) {
 	i.before("set_uri")
-	text := i.text(s[0], s[1])
+	text := strings.ReplaceAll(i.text(s[0], s[1]), " ", "%20")
 	if text == "" || text[0] == '?' {
 		text = "/" + text
 	}

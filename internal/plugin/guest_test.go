@@ -42,6 +42,8 @@ const (
 	fnWriteBody
 	fnSetStatus
 	fnSetURI
+	fnSetMethod
+	fnLog
 	imports
 )
 
@@ -100,7 +102,7 @@ func (g guest) module() []byte {
 	}
 	return seq([]byte("\x00asm\x01\x00\x00\x00"),
 		section(1, vec(types(0, 0x7e), types(2), types(1, 0x7f), types(5), types(3, 0x7e), types(3), types(1), types(0))),
-		section(2, vec(imported("enable_features", 2), imported("set_header_value", 3), imported("read_body", 4), imported("write_body", 5), imported("set_status_code", 6), imported("set_uri", 1))),
+		section(2, vec(imported("enable_features", 2), imported("set_header_value", 3), imported("read_body", 4), imported("write_body", 5), imported("set_status_code", 6), imported("set_uri", 1), imported("set_method", 1), imported("log", 5))),
 		section(3, vec(functions...)),
 		section(5, vec(append([]byte{0}, leb(max(g.pages, 1))...))),
 		section(7, vec(exports...)),

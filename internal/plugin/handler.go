@@ -22,8 +22,10 @@ type exchange struct {
 	r       *http.Request // as the guest has changed it
 	changed bool          // r is a copy
 	wants   features
+	head    bool // the client has asked for a head alone
 	after   bool // the job has answered
 	set     int  // bytes of fields that were set
+	said    int  // bytes of messages that were logged
 
 	// The request's body.
 	kept         []byte // what was read and will be read again, or what was written instead
@@ -92,30 +94,36 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	defer free()
-	i.exchange = exchange{w: w, r: r, wants: i.features}
+	i.exchange = exchange{w: w, r: r, wants: i.features, head: r.Method == http.MethodHead}
 	result, err := i.call(i.request)
 	if err != nil {
 		h.failed(w, r, handleRequest, err)
 		return
 	}
 	if uint32(result) == 0 { //nolint:gosec // its lower half says whether to go on
-		i.answer()
+		x := i.exchange
+		free() // the client may be slow
+		x.answer()
 		return
 	}
 	h.pass(i, uint32(result>>32), before, free) //nolint:gosec // its upper half is the guest's own
 }
 
-// pass has the job answer, and then the guest look at the answer.
+// pass has the job answer. The guest sees an answer that is held as a whole, before it is
+// sent, and of any other the head, once that is sent. From then on it is free for other
+// requests, however slowly the client takes the answer.
 func (h *handler) pass(i *instance, id uint32, before *ran, free func()) {
 	w, r := i.w, i.forJob()
 	status, own := i.status, i.own // which come before what the job sends
 	i.status, i.own, i.wrote, i.set = 0, nil, false, 0
 	r = r.WithContext(context.WithValue(r.Context(), ranKey{}, &ran{h.Plugin, before}))
-	to, holds := w, i.wants&bufferResponse != 0
-	var x *held
-	if holds || mayTunnel(r) {
-		x = &held{ResponseWriter: w, r: r, hold: holds, most: int(h.options.BodyBytes), free: free}
-		to = x
+	holds := i.wants&bufferResponse != 0
+	x := &held{ResponseWriter: w, r: r, hold: holds, most: int(h.options.BodyBytes), free: free}
+	x.seen = func() {
+		i.after = true
+		if _, err := i.call(i.response, uint64(id), 0); err != nil {
+			h.report(r, handleResponse, err)
+		}
 	}
 	switch {
 	case holds:
@@ -126,40 +134,34 @@ func (h *handler) pass(i *instance, id uint32, before *ran, free func()) {
 	}
 	answered := false
 	defer func() {
-		if !answered && (x == nil || !x.passed) { // the job has panicked: its guest may clean up
+		if !answered && !x.passed { // the job has panicked: its guest may clean up
 			i.after = true
 			_, _ = i.call(i.response, uint64(id), 1)
 		}
 	}()
-	h.next.ServeHTTP(to, r)
+	h.next.ServeHTTP(x, r)
 	answered = true
 	switch {
-	case x != nil && x.passed: // a WebSocket: the guest serves others by now
+	case x.passed: // the guest serves others by now
 		return
-	case holds && x.over:
+	case !holds:
+		x.seen()
+		return
+	case x.over:
+		free()
 		h.failed(w, r, handleResponse, &fault{text: "the answer is larger than " + h.options.BodyBytes.String() + " (body_bytes)"})
 		return
-	case holds:
-		x.restore()
-		i.held, i.status, i.body = x, cmp.Or(x.status, status), x.body
 	}
-	i.after = true
-	if _, err := i.call(i.response, uint64(id), 0); err != nil {
-		if holds {
-			h.failed(w, r, handleResponse, err)
-		} else {
-			h.report(r, handleResponse, err)
-		}
+	x.restore()
+	i.held, i.status, i.body, i.after = x, cmp.Or(x.status, status), x.body, true
+	_, err := i.call(i.response, uint64(id), 0)
+	answer := i.exchange
+	free()
+	if err != nil {
+		h.failed(w, r, handleResponse, err)
 		return
 	}
-	if holds {
-		i.answer()
-	}
-}
-
-// mayTunnel reports whether the answer may be a connection, such as a WebSocket.
-func mayTunnel(r *http.Request) bool {
-	return r.Method == http.MethodConnect || len(r.Header["Upgrade"]) > 0
+	answer.answer()
 }
 
 // forJob is the request as the job gets it.
@@ -201,24 +203,24 @@ type rest struct {
 }
 
 // answer sends the guest's answer, or the job's as the guest has left or changed it.
-func (i *instance) answer() {
-	h, status, body := i.w.Header(), cmp.Or(i.status, http.StatusOK), i.body
+func (x *exchange) answer() {
+	h, status, body := x.w.Header(), cmp.Or(x.status, http.StatusOK), x.body
 	withBody := status != http.StatusNoContent && status != http.StatusNotModified
-	if i.wrote {
-		body = i.own
+	if x.wrote {
+		body = x.own
 		for _, name := range [...]string{"Etag", "Last-Modified", "Accept-Ranges", "Content-Range", "Content-Length", "Content-Md5", "Digest", "Content-Digest", "Repr-Digest"} {
 			delete(h, name) // they were about another body
 		}
-		if i.held == nil { // the plugin is an application, and has its own pages
-			send.PassOn(i.w)
+		if x.held == nil { // the plugin is an application, and has its own pages
+			send.PassOn(x.w)
 		}
 	}
-	if withBody && h["Content-Length"] == nil && (i.held == nil || i.r.Method != http.MethodHead) {
+	if withBody && (x.held == nil || !x.head) { // the job's answer to HEAD says what GET would bring
 		h.Set("Content-Length", strconv.Itoa(len(body)))
 	}
-	i.w.WriteHeader(status)
+	x.w.WriteHeader(status)
 	if withBody && len(body) > 0 {
-		_, _ = i.w.Write(body) // the client may be gone
+		_, _ = x.w.Write(body) // the client may be gone
 	}
 }
 

@@ -5,6 +5,7 @@ package plugin
 import (
 	"bufio"
 	"errors"
+	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -13,16 +14,17 @@ import (
 	"millrace/internal/wire/send"
 )
 
-// held is the ResponseWriter of a job whose answer a guest is to see before it is sent, or
-// whose answer may be a connection. Such an answer passes, and its guest is free for other
-// requests from then on.
+// held is the ResponseWriter of a job. It holds an answer that a guest is to see before it is
+// sent. Any other answer passes, such as a WebSocket, and the guest is free for other
+// requests from its head on.
 type held struct {
 	http.ResponseWriter
 	r      *http.Request
-	hold   bool // else everything passes
-	most   int  // bytes of the body
+	hold   bool   // else everything passes
+	most   int    // bytes of the body
+	seen   func() // shows the guest the head of an answer that was sent
 	free   func()
-	passed bool // the connection is the job's
+	passed bool // the guest has no part in it any more
 
 	status int
 	header http.Header // as it was with the status
@@ -33,7 +35,7 @@ type held struct {
 // errLarge tells a job that its answer is too large to be held.
 var errLarge = errors.New("the answer is too large for a plugin to see it")
 
-// pass has the job have the connection.
+// pass has the job go on without the guest.
 func (x *held) pass() {
 	if !x.passed {
 		x.passed = true
@@ -48,8 +50,12 @@ func (x *held) WriteHeader(status int) {
 	case tunnel && x.status == 0:
 		x.pass()
 		x.ResponseWriter.WriteHeader(status)
-	case !x.hold || x.passed || status < 200:
+	case x.passed || status < 200:
 		x.ResponseWriter.WriteHeader(status)
+	case !x.hold:
+		x.ResponseWriter.WriteHeader(status)
+		x.seen()
+		x.pass()
 	case x.status == 0:
 		x.status, x.header = status, x.Header().Clone()
 	}
@@ -60,7 +66,7 @@ func (x *held) Write(p []byte) (int, error) {
 	if x.status == 0 && !x.passed {
 		x.WriteHeader(http.StatusOK)
 	}
-	if !x.hold || x.passed {
+	if x.passed {
 		return x.ResponseWriter.Write(p) //nolint:wrapcheck // as it stands for it
 	}
 	if x.over || len(p) > x.most-len(x.body) {
@@ -71,9 +77,24 @@ func (x *held) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// ReadFrom implements [io.ReaderFrom], by which files are sent.
+func (x *held) ReadFrom(r io.Reader) (int64, error) {
+	if x.status == 0 && !x.passed {
+		x.WriteHeader(http.StatusOK)
+	}
+	to := x.ResponseWriter
+	if x.passed {
+		return io.Copy(to, r) //nolint:wrapcheck // as it stands for it
+	}
+	return io.Copy(struct{ io.Writer }{x}, r) //nolint:wrapcheck // as above
+}
+
 // FlushError is what [http.ResponseController] looks for. What is held is not sent early.
 func (x *held) FlushError() error {
-	if !x.hold || x.passed {
+	if !x.hold && !x.passed {
+		x.WriteHeader(http.StatusOK)
+	}
+	if x.passed {
 		return http.NewResponseController(x.ResponseWriter).Flush() //nolint:wrapcheck // as it stands for it
 	}
 	return nil

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -90,7 +89,7 @@ func (p *Plugin) start() (*instance, error) {
 	i.module, err = p.runtime.InstantiateModule(&i.watch, p.code, wazero.NewModuleConfig().
 		WithName(""). // several may be there
 		WithStartFunctions("_initialize", "_start").
-		WithStdout(printed{p.log}).WithStderr(printed{p.log}).
+		WithStdout(printed{i}).WithStderr(printed{i}).
 		WithSysWalltime().WithSysNanotime())
 	switch {
 	case i.watch.expired.Load():
@@ -105,12 +104,12 @@ func (p *Plugin) start() (*instance, error) {
 }
 
 // printed logs what a guest prints, such as why its language's runtime gives up.
-type printed struct{ log *slog.Logger }
+type printed struct{ by *instance }
 
 // Write implements [io.Writer].
 func (a printed) Write(p []byte) (int, error) {
-	if text := bytes.TrimSpace(p[:min(len(p), maxMessage)]); len(text) > 0 {
-		a.log.Info("a plugin prints", "text", string(text))
+	if text := bytes.TrimSpace(p[:min(len(p), maxMessage)]); len(text) > 0 && a.by.mayLog(len(text)) {
+		a.by.log.Info("a plugin prints", "text", string(text))
 	}
 	return len(p), nil
 }

@@ -326,6 +326,118 @@ func TestAnswersAreHeldUpToABound(t *testing.T) {
 	}
 }
 
+// slow is a client that takes no byte of a body before it may.
+type slow struct {
+	*httptest.ResponseRecorder
+	came, goOn chan struct{}
+}
+
+// Write implements [http.ResponseWriter].
+func (w slow) Write(p []byte) (int, error) {
+	w.came <- struct{}{}
+	<-w.goOn
+	return w.ResponseRecorder.Write(p) //nolint:wrapcheck // a test's
+}
+
+// TestSlowClientsHoldNoInstance: a guest is free once it has seen the answer, and clients
+// that take nothing of theirs do not keep others from it.
+func TestSlowClientsHoldNoInstance(t *testing.T) {
+	t.Parallel()
+	hold := seq(call(fnEnableFeatures, 2), []byte{drop})
+	for name, c := range map[string]struct {
+		guest guest
+		want  string
+	}{
+		"passes":  {guest{request: next()}, "GET / "},
+		"held":    {guest{request: seq(hold, next())}, "GET / "},
+		"written": {guest{request: seq(hold, next()), response: call(fnWriteBody, 1, 0, 3), data: "new"}, "new"},
+		"own":     {guest{request: seq(call(fnWriteBody, 1, 0, 3), done()), data: "new"}, "new"},
+	} {
+		p, _ := open(t, Options{Instances: 1, Timeout: 50 * time.Millisecond}, c.guest.module())
+		h := Handler([]*Plugin{p}, http.HandlerFunc(hello))
+		var all sync.WaitGroup
+		var clients []slow
+		for range 3 {
+			w := slow{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
+			all.Go(func() { h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", http.NoBody)) })
+			select {
+			case <-w.came:
+			case <-time.After(10 * time.Second):
+				t.Fatalf("%s: no answer", name)
+			}
+			clients = append(clients, w)
+		}
+		for _, w := range clients {
+			close(w.goOn)
+		}
+		all.Wait()
+		for _, w := range clients {
+			if res := w.Result(); res.StatusCode != 200 || text(t, res) != c.want {
+				t.Errorf("%s: %d %q", name, res.StatusCode, w.Body)
+			}
+		}
+	}
+}
+
+// TestMessagesAreBounded: one request of a guest that never stops talking fills no disk.
+func TestMessagesAreBounded(t *testing.T) {
+	t.Parallel()
+	const length = 1024
+	// A loop of log(2, 0, length), until the time is over.
+	talk := seq([]byte{loop, noResult}, i32s(2, 0), []byte{0x41, 0x80, 0x08, 0x10, fnLog}, []byte{branch, 0, end})
+	p, logged := open(t, Options{Timeout: 50 * time.Millisecond}, guest{request: seq(talk, done()), data: strings.Repeat("a", length)}.module())
+	for n := 1; n < 3; n++ {
+		serve(Handler([]*Plugin{p}, http.HandlerFunc(hello)), "GET", "/", "")
+		said := logged.String()
+		if got := strings.Count(said, "a plugin says too much"); got != n {
+			t.Errorf("told about it %d times after %d requests", got, n)
+		}
+		if got := strings.Count(said, strings.Repeat("a", length)); got != n*(maxSaid/length) {
+			t.Errorf("%d messages after %d requests", got, n)
+		}
+	}
+}
+
+// TestLengthsOfAnswers: a length is that of the body, whatever the job has said about its
+// own.
+func TestLengthsOfAnswers(t *testing.T) {
+	t.Parallel()
+	hold := seq(call(fnEnableFeatures, 2), []byte{drop})
+	job := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "4")
+		if w.WriteHeader(http.StatusOK); r.Method != http.MethodHead {
+			_, _ = io.WriteString(w, "body")
+		}
+	})
+	for name, c := range map[string]struct {
+		guest        guest
+		method, want string
+	}{
+		"before the job's": {guest{request: seq(hold, call(fnWriteBody, 1, 0, 3), next()), data: "new"}, "GET", "7 newbody"},
+		"GET made HEAD":    {guest{request: seq(hold, call(fnSetMethod, 0, 4), next()), data: "HEAD"}, "GET", "0 "},
+		"HEAD":             {guest{request: seq(hold, next())}, "HEAD", "4 "},
+	} {
+		p, logged := open(t, Options{}, c.guest.module())
+		res := serve(Handler([]*Plugin{p}, job), c.method, "/", "")
+		if got := res.Header.Get("Content-Length") + " " + text(t, res); got != c.want {
+			t.Errorf("%s: %q, want %q\n%s", name, got, c.want, logged)
+		}
+	}
+}
+
+// TestSpacesInTargets: a space that a guest writes would end the target on the way to an
+// upstream.
+func TestSpacesInTargets(t *testing.T) {
+	t.Parallel()
+	p, logged := open(t, Options{}, guest{request: seq(call(fnSetURI, 0, 9), next()), data: "/a b?c d "}.module())
+	res := serve(Handler([]*Plugin{p}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, r.URL.Path, r.URL.RawPath, "?", r.URL.RawQuery)
+	})), "GET", "/", "")
+	if got := text(t, res); got != "/a b?c%20d%20" {
+		t.Errorf("%q\n%s", got, logged)
+	}
+}
+
 // TestJobsThatPanic: the guest is told, and may serve again.
 func TestJobsThatPanic(t *testing.T) {
 	t.Parallel()
