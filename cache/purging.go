@@ -37,17 +37,6 @@ func (h *Handler) Message(message []byte, lost bool) { h.purges.Message(message,
 // announcements of that run: see [purge.Purger.Began].
 func (h *Handler) Began(run string) { h.purges.Began(run) }
 
-// Changed is called when other machines have replaced objects in the shared store; nil
-// means that any may have been. What memory has under these keys is still right, but
-// no longer the latest, and is evicted.
-func (h *Handler) Changed(keys []string) {
-	for _, shared := range keys {
-		if mine, ok := h.tiers.Key(shared); ok {
-			h.tiers.Forget(mine)
-		}
-	}
-}
-
 // invalidate purges what an answer to an unsafe method makes invalid (RFC 9111, 4.4).
 // target is what the client asked for. Only what is stored, or is being fetched, is
 // purged: otherwise anyone could fill the purge index with URLs.

@@ -249,6 +249,17 @@ func TestShared(t *testing.T) {
 	if w := ask(a, "GET", "http://a.example/"); w.Body.String() == "1" {
 		t.Error("a brought a purged answer back")
 	}
+	// What one machine has refreshed, the other takes, although it has an older one.
+	servertest.Eventually(t, "a takes what b has refreshed", func() bool {
+		if err := a.Purge(t.Context(), purge.Selector{URL: "http://a.example/"}); err != nil {
+			t.Fatal(err)
+		}
+		fresh := ask(b, "GET", "http://a.example/").Body.String()
+		time.Sleep(10 * time.Millisecond) // until it has replaced the older one; else a asks upstream, and we try again
+		n := up.calls.Load()
+		w := ask(a, "GET", "http://a.example/")
+		return up.calls.Load() == n && w.Body.String() == fresh && isHit(t, w)
+	})
 	// What is lost is not trusted.
 	n := up.calls.Load()
 	b.Message(nil, true)

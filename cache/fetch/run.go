@@ -13,6 +13,7 @@ import (
 	"millrace/cache/object"
 	"millrace/cache/purge"
 	"millrace/cache/rfc9111"
+	"millrace/cache/tier"
 	"millrace/internal/observe/trace"
 	"millrace/internal/upstream"
 	"millrace/internal/wire/field"
@@ -42,19 +43,32 @@ func (t *Fetch) run() {
 		}
 	}()
 	ctx = trace.With(ctx, t.Trace)
-	if !t.pass && t.started == nil && t.fallback() == nil {
-		step := trace.Begin(ctx, trace.Lookup)
-		o, tier := t.c.Tiers.Find(ctx, t.Head.Fields, t.Key)
-		step.End(tier, nil)
-		if o != nil {
+	if !t.pass && t.started == nil {
+		if o, where := t.find(ctx); o != nil {
 			if o.Facts.Use(t.Demand, time.Now(), o.State(t.c.Purges.Index()) == purge.Stale) == rfc9111.Serve {
-				t.fill.Settle(Outcome{Object: o, How: tier})
+				t.fill.Settle(Outcome{Object: o, How: where})
 				return
 			}
 			t.stored = append([]*object.Object{o}, t.stored...)
 		}
 	}
 	handed = t.ask(ctx, true)
+}
+
+// find looks for a stored answer in the slower tiers, where memory has none or a stale one.
+func (t *Fetch) find(ctx context.Context) (o *object.Object, where string) {
+	old := t.fallback()
+	if old != nil && !t.c.Tiers.HasShared() {
+		return nil, ""
+	}
+	step := trace.Begin(ctx, trace.Lookup)
+	if old == nil {
+		o, where = t.c.Tiers.Find(ctx, t.Head.Fields, t.Key)
+	} else if o = t.c.Tiers.Newer(ctx, t.Head.Fields, t.Key, old); o != nil {
+		where = tier.Shared
+	}
+	step.End(where, nil)
+	return o, where
 }
 
 // ask asks the upstream, unless an event loop has. handed means that the leader has got

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -107,19 +106,15 @@ func (t *Tiers) InMemory() int64 { return t.inMemory }
 // Slow reports whether there are other tiers than memory.
 func (t *Tiers) Slow() bool { return t.o.Disk != nil || t.o.Shared != nil }
 
+// HasShared reports whether there is a store that several machines share.
+func (t *Tiers) HasShared() bool { return t.o.Shared != nil }
+
 // DiskStats is what the disk holds, and false without one.
 func (t *Tiers) DiskStats() (store.Stats, bool) {
 	if t.o.Disk == nil {
 		return store.Stats{}, false
 	}
 	return t.o.Disk.Stats(), true
-}
-
-// Key is the cache key in a key of the shared store, or false.
-func (t *Tiers) Key(shared string) (key string, ok bool) {
-	key, ok = strings.CutPrefix(shared, t.o.Prefix)
-	key, _, _ = strings.Cut(key, "\x00") // a variant's
-	return key, ok
 }
 
 // variantKey is the key of one variant: the cache key, and the values by which
@@ -160,6 +155,19 @@ func (t *Tiers) Find(ctx context.Context, request field.Lines, key string) (o *o
 		t.Put(key, o)
 	}
 	return o, tier
+}
+
+// Newer looks in the shared store for an answer that came later than o, which memory has,
+// and takes it into memory: another machine may have got it.
+func (t *Tiers) Newer(ctx context.Context, request field.Lines, key string, o *object.Object) *object.Object {
+	ctx, cancel := context.WithTimeout(ctx, sharedTime)
+	defer cancel()
+	found := t.findIn(ctx, t.o.Shared, request, key, Shared)
+	if found == nil || !found.Facts.Received.After(o.Facts.Received) {
+		return nil
+	}
+	t.Put(key, found)
+	return found
 }
 
 // LookOnDisk is Find in the disk alone, and takes nothing into memory.

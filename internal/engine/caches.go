@@ -146,10 +146,6 @@ func (l *relay) began(run string) {
 	l.deliver(func(h *cache.Handler) { h.Began(run) })
 }
 
-func (l *relay) changed(keys []string) {
-	l.deliver(func(h *cache.Handler) { h.Changed(keys) })
-}
-
 func (l *relay) deliver(f func(*cache.Handler)) {
 	<-l.ready
 	l.mu.RLock()

@@ -38,7 +38,7 @@ func TestRelay(t *testing.T) {
 			t.Error("another cache was told")
 		}
 		<-told // closed
-		l.changed([]string{"k"})
+		l.began("run")
 		l.message(nil, true)
 		l.cut()
 		l.deliver(func(*cache.Handler) { t.Error("a cache that was closed is told something") })

@@ -15,7 +15,7 @@ import (
 
 // openShared opens the store that several machines share, whose messages go to l.
 func openShared(url string, l *relay, errorLog *slog.Logger) (sharedStore, error) {
-	s, err := redis.Open(redis.Options{URL: url, Changed: l.changed, Message: l.message, Began: l.began, ErrorLog: errorLog})
+	s, err := redis.Open(redis.Options{URL: url, Message: l.message, Began: l.began, ErrorLog: errorLog})
 	if err != nil {
 		return nil, err
 	}

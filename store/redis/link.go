@@ -2,8 +2,6 @@ package redis
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -44,24 +42,15 @@ func (r *Redis) connect() (*link, error) {
 	// Without it, a call that runs out of time takes its connection with it.
 	o.AlwaysPipelining = true
 	o.DisableCache = true
-	o.DialCtxFn = r.dialer(false)
+	o.DialCtxFn = r.dial
 	read, err := rueidis.NewClient(o)
 	if err != nil {
 		return nil, err
 	}
-	o.PipelineMultiplex = -1 // one connection to each server: see the package comment
-	o.DialCtxFn = r.dialer(true)
-	if r.o.Changed != nil {
-		o.DisableCache = false
-		o.ClientTrackingOptions = []string{"BCAST", "NOLOOP", "PREFIX", r.objectKey("")}
-		o.OnInvalidations = r.invalidated
-	}
+	o.PipelineMultiplex = -1 // one connection to each server
 	write, err := rueidis.NewClient(o)
 	if err != nil {
 		read.Close()
-		if errors.Is(err, rueidis.ErrNoCache) {
-			err = fmt.Errorf("%w; Redis 6 or Valkey is needed, and the right to CLIENT TRACKING", err)
-		}
 		return nil, err
 	}
 	return &link{read, write}, nil
@@ -71,28 +60,15 @@ func (r *Redis) connect() (*link, error) {
 // looks after it while it does. Open starts it, Close waits for it.
 func (r *Redis) supervise() {
 	var pause backoff
-	var seen uint64 // connections on which changes are told for sure
 	var looked time.Time
-	known := false
 	for {
-		// Counted before the check: what was connected until now has also been
-		// set up once the check has been answered.
-		dials := r.dials.Load()
 		err := r.check()
 		if r.health.checked(err) && r.closing.Err() == nil {
 			r.logState(err)
 		}
 		wait := checkEvery
-		switch {
-		case err != nil:
+		if err != nil {
 			wait = pause.next()
-		case !known: // the first check connects, and nothing was told before
-			known, seen = true, r.dials.Load()
-		case dials != seen:
-			seen = dials
-			r.changes.add(nil) // what happened between two connections was not told
-		case r.dials.Load() != dials:
-			wait = firstPause // connected again just now: look again soon
 		}
 		if err == nil {
 			pause.reset()
@@ -150,13 +126,6 @@ func (r *Redis) check() error {
 	for _, c := range []rueidis.Client{l.write, l.read} {
 		if err := c.Do(ctx, c.B().Exists().Key(key).Build()).Error(); err != nil {
 			return err
-		}
-	}
-	if l.write.Mode() == rueidis.ClientModeCluster {
-		// The connection on which each of the others tells changes must be
-		// there. A replica or one that is being replaced may be down.
-		for _, node := range l.write.Nodes() {
-			_ = node.Do(ctx, node.B().Ping().Build()).Error()
 		}
 	}
 	return nil

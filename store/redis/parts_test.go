@@ -164,21 +164,3 @@ func TestBackoff(t *testing.T) {
 		t.Errorf("after a success the pause is %v", d)
 	}
 }
-
-// TestChangesOverflow: too many to be told one by one are all.
-func TestChangesOverflow(t *testing.T) {
-	c := changes{wake: make(chan struct{}, 1)}
-	for range mostChanges {
-		c.add([]string{"k"})
-	}
-	if keys, all := c.take(); len(keys) != mostChanges || all {
-		t.Errorf("%d keys, all %v", len(keys), all)
-	}
-	for range mostChanges + 1 {
-		c.add([]string{"k"})
-	}
-	c.add([]string{"k"})
-	if keys, all := c.take(); keys != nil || !all {
-		t.Errorf("%d keys, all %v", len(keys), all)
-	}
-}

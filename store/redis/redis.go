@@ -7,15 +7,13 @@
 // of two, and Redis forgets it by itself. README.md says which keys there are
 // and what happens while the server is down.
 //
-// There are two clients. One writes, over a single connection to each server,
-// on which Redis also tells what others have changed (client-side caching in
-// broadcasting mode, NOLOOP: a connection does not hear of what it did itself;
-// that is why all writes go through it). Reads have connections of their own,
-// so that a large body in one direction does not hold up the other. Broadcasting
-// by prefix rather than tracking of single keys: the server then remembers
-// nothing for each key and client, and reads cost no second command. rueidis'
-// own client-side cache is not used: the caller has a memory tier, and would
-// hold everything twice.
+// There are two clients, so that a large body in one direction does not hold up
+// the other: one writes, over a single connection to each server, and one reads.
+//
+// Redis is not asked to tell what others have changed (client-side caching): it
+// tells of what it evicts in the same way, and a full one would empty the memory
+// of all machines. What must not be used any more is purged, and purges come as
+// messages.
 package redis
 
 import (
@@ -53,12 +51,6 @@ type Options struct {
 	// Timeout is the longest that one call may take: a slow Redis must not make
 	// requests slow. Default 250ms.
 	Timeout time.Duration
-	// Changed is called with the keys of objects that another machine has
-	// replaced or deleted (client-side caching), or that Redis has dropped; nil
-	// when all may have changed: after a connection was lost, or the server was
-	// flushed. In a cluster it may also name what this machine has written.
-	// It is called from one goroutine. If it is nil, Redis is not asked to tell.
-	Changed func(keys []string)
 	// Message is called with every message that any machine has published in the
 	// server's run, this one included, in order, from one goroutine. After a lost
 	// connection, what was missed is caught up; lost is true (and message nil) when
@@ -99,8 +91,6 @@ type Redis struct {
 	link     atomic.Pointer[link] // nil until the server was reached once
 	calls    chan struct{}
 	buffered atomic.Int64
-	dials    atomic.Uint64 // of the connections that Redis tells changes on
-	changes  changes
 	heard    atomic.Bool // all messages that are there
 	script   *rueidis.Lua
 	stats    atomic.Pointer[store.Stats]
@@ -128,12 +118,8 @@ func Open(o Options) (*Redis, error) {
 		r.log = slog.Default()
 	}
 	r.closing, r.stop = context.WithCancel(context.Background())
-	r.changes.wake = make(chan struct{}, 1)
 	r.script = rueidis.NewLuaScript(runScript)
 	r.wg.Go(r.supervise)
-	if o.Changed != nil {
-		r.wg.Go(func() { r.changes.notify(r.closing, o.Changed) })
-	}
 	if o.Message != nil {
 		r.wg.Go(r.listen)
 	}

@@ -124,11 +124,9 @@ func open(t *testing.T, o Options) *Redis {
 	return r
 }
 
-// told collects what Changed and Message are called with.
+// told collects what Message and Began are called with.
 type told struct {
 	mu       sync.Mutex
-	keys     []string
-	all      int
 	messages []string
 	lost     int
 	runs     []string
@@ -138,15 +136,6 @@ func (c *told) began(run string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.runs = append(c.runs, run)
-}
-
-func (c *told) changed(keys []string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if keys == nil {
-		c.all++
-	}
-	c.keys = append(c.keys, keys...)
 }
 
 func (c *told) message(m []byte, lost bool) {
@@ -160,14 +149,6 @@ func (c *told) message(m []byte, lost bool) {
 	}
 }
 
-func (c *told) hasKey(key string) func() bool {
-	return func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return slices.Contains(c.keys, key)
-	}
-}
-
 func (c *told) has(message string) func() bool {
 	return func() bool {
 		c.mu.Lock()
@@ -176,18 +157,10 @@ func (c *told) has(message string) func() bool {
 	}
 }
 
-func (c *told) allOver(n int) func() bool {
-	return func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return c.all > n
-	}
-}
-
-func (c *told) count() (all, lost int, messages string) {
+func (c *told) count() (lost int, messages string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.all, c.lost, strings.Join(c.messages, " ")
+	return c.lost, strings.Join(c.messages, " ")
 }
 
 // socketDir is short enough for the path of a UNIX socket.

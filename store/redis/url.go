@@ -90,38 +90,32 @@ func cutHosts(text string) (first string, more []string) {
 	return scheme + "://" + rest[:from] + hosts[0] + rest[end:], hosts[1:]
 }
 
-// dialer connects in the way that the URL asked for, and counts the connections
-// if asked to.
-func (r *Redis) dialer(count bool) func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+// dial connects in the way that the URL asked for.
+func (r *Redis) dial(ctx context.Context, address string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
+	if err := r.closing.Err(); err != nil {
+		return nil, err
+	}
 	network := "tcp"
 	if strings.HasPrefix(r.o.URL, "unix:") {
 		network = "unix"
 	}
-	connect := func(ctx context.Context, address string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
-		if config == nil {
-			return d.DialContext(ctx, network, address)
-		}
+	var c net.Conn
+	var err error
+	if config == nil {
+		c, err = d.DialContext(ctx, network, address)
+	} else {
 		// The name that is verified is that of the server dialed, which in a
 		// cluster need not be the one in the URL.
 		own := config.Clone()
 		if host, _, err := net.SplitHostPort(address); err == nil {
 			own.ServerName = host
 		}
-		return (&tls.Dialer{NetDialer: d, Config: own}).DialContext(ctx, network, address)
+		c, err = (&tls.Dialer{NetDialer: d, Config: own}).DialContext(ctx, network, address)
 	}
-	return func(ctx context.Context, address string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
-		if err := r.closing.Err(); err != nil {
-			return nil, err
-		}
-		c, err := connect(ctx, address, d, config)
-		if err != nil {
-			return nil, err
-		}
-		if count {
-			r.dials.Add(1)
-		}
-		return &conn{c, context.AfterFunc(r.closing, func() { c.Close() })}, nil
+	if err != nil {
+		return nil, err
 	}
+	return &conn{c, context.AfterFunc(r.closing, func() { c.Close() })}, nil
 }
 
 // conn is a connection that the store's Close closes at once. The client itself

@@ -1,8 +1,8 @@
 package engine_test
 
 import (
-	"bufio"
 	"fmt"
+	"io"
 	"net"
 	"os/exec"
 	"strings"
@@ -19,22 +19,24 @@ type snapshots struct {
 	*servertest.Process
 	t                 *testing.T
 	exe, port, folder string
+	args              []string
 }
 
-func startSnapshots(t *testing.T) *snapshots {
+func startSnapshots(t *testing.T, args ...string) *snapshots {
 	t.Helper()
 	exe, err := exec.LookPath("redis-server")
 	if err != nil {
 		t.Skip("redis-server is missing: install the package redis-server")
 	}
-	s := &snapshots{servertest.New(t), t, exe, servertest.FreePort(t), t.TempDir()}
+	s := &snapshots{servertest.New(t), t, exe, servertest.FreePort(t), t.TempDir(), args}
 	s.run()
 	return s
 }
 
 func (s *snapshots) run() {
 	s.t.Helper()
-	s.Run(exec.Command(s.exe, "--port", s.port, "--bind", "127.0.0.1", "--save", "", "--dir", s.folder), 20*time.Second, func() error {
+	args := append([]string{"--port", s.port, "--bind", "127.0.0.1", "--save", "", "--dir", s.folder}, s.args...)
+	s.Run(exec.Command(s.exe, args...), 20*time.Second, func() error {
 		answer, err := s.ask("PING")
 		if err == nil && answer != "+PONG" {
 			err = fmt.Errorf("it says %s", answer)
@@ -45,17 +47,24 @@ func (s *snapshots) run() {
 
 // ask sends an inline command, and returns the first line of the answer.
 func (s *snapshots) ask(command string) (string, error) {
+	text, err := s.text(command)
+	line, _, _ := strings.Cut(text, "\r")
+	return line, err
+}
+
+// text is ask with the whole answer.
+func (s *snapshots) text(command string) (string, error) {
 	nc, err := net.Dial("tcp", "127.0.0.1:"+s.port)
 	if err != nil {
 		return "", err
 	}
 	defer nc.Close()
 	_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
-	if _, err := fmt.Fprintf(nc, "%s\r\n", command); err != nil {
+	if _, err := fmt.Fprintf(nc, "%s\r\nQUIT\r\n", command); err != nil {
 		return "", err
 	}
-	line, err := bufio.NewReader(nc).ReadString('\n')
-	return strings.TrimSpace(line), err
+	text, err := io.ReadAll(nc)
+	return string(text), err
 }
 
 // holds waits until the answer for a URL is stored.
@@ -142,4 +151,45 @@ func believe(t *testing.T, from, by *conn) {
 		_, other := by.get("s", path)
 		return other == body
 	})
+}
+
+// TestFullRedis: with a Redis that has room for a part alone, and evicts all the time, the
+// API is asked no more often than without one.
+func TestFullRedis(t *testing.T) {
+	const machines, paths, rounds = 3, 40, 3
+	asks := func(t *testing.T, shared string) int64 {
+		url, asked := api(t, 64<<10)
+		yaml := fmt.Sprintf("listen: 127.0.0.1:0\nsites: [{routes: {/: {cache: {to: %q, shared: %q}}}}]", url, shared)
+		var conns []*conn
+		for range machines {
+			conns = append(conns, dial(t, start(t, parse(t, yaml)).Addrs()[0]))
+		}
+		for range rounds {
+			for i := range paths {
+				for _, c := range conns {
+					c.get("s", fmt.Sprint("/", i))
+				}
+			}
+			time.Sleep(50 * time.Millisecond) // what Redis tells has arrived
+		}
+		return asked.Load()
+	}
+	alone := asks(t, "")
+	if alone != machines*paths {
+		t.Fatalf("without Redis: asked %d times", alone)
+	}
+	for _, policy := range []string{"allkeys-lru", "volatile-lru"} {
+		redis := startSnapshots(t, "--maxmemory", "2mb", "--maxmemory-policy", policy)
+		n := asks(t, "redis://127.0.0.1:"+redis.port)
+		t.Logf("%s: asked %d times, %d without Redis", policy, n, alone)
+		if n > alone {
+			t.Errorf("%s: asked %d times, %d without Redis", policy, n, alone)
+		}
+		if stats, err := redis.text("INFO stats"); err != nil || strings.Contains(stats, "evicted_keys:0\r") {
+			t.Errorf("%s: the test does not fill it: %v", policy, err)
+		}
+		if stream, err := redis.ask("EXISTS millrace:messages"); policy == "volatile-lru" && stream != ":1" {
+			t.Errorf("the purges were evicted: %s, %v", stream, err)
+		}
+	}
 }
