@@ -185,7 +185,8 @@ func (h *Handler) readHeader(f original.File) (header.Info, error) {
 		return header.Info{}, fmt.Errorf("%w: %w", errUnreadable, err)
 	}
 	info, err := header.Read(head)
-	enough := info.Format != header.GIF && err == nil // a GIF's frames are counted
+	// A GIF's frames are counted; a profile that looks broken may only be cut off.
+	enough := info.Format != header.GIF && !info.BrokenICC && err == nil
 	if enough || f.Size <= headBytes || f.Size > int64(h.options.MaxSize) {
 		return info, err
 	}

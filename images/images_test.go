@@ -3,6 +3,7 @@ package images
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -24,6 +25,7 @@ import (
 	"millrace/images/params"
 	"millrace/images/worker"
 	"millrace/internal/process/servertest"
+	"millrace/static/original"
 	"millrace/store/disk"
 	"millrace/store/memory"
 )
@@ -62,6 +64,26 @@ func TestNegotiation(t *testing.T) {
 	}
 	if res := r.get("/none.jpg", takesBoth); res.StatusCode != 404 {
 		t.Errorf("an image that is not there: %d", res.StatusCode)
+	}
+}
+
+// A profile that does not end in what is read of a file at first is not taken for broken:
+// its size counts for the memory that is needed.
+func TestProfileBeyondTheHead(t *testing.T) {
+	const size = 432 << 10
+	profile := make([]byte, size)
+	binary.BigEndian.PutUint32(profile, size)
+	copy(profile[36:], "acsp")
+	file := []byte("RIFF----WEBPVP8X\x0a\x00\x00\x00\x20\x00\x00\x00\x07\x00\x00\x07\x00\x00ICCP")
+	file = append(binary.LittleEndian.AppendUint32(file, size), profile...)
+	file = append(file, "VP8 \x0a\x00\x00\x00\x10\x00\x00\x9d\x01\x2a\x08\x00\x08\x00"...)
+	binary.LittleEndian.PutUint32(file[4:], uint32(len(file)-8))
+	r := newRig(t, Options{}, newFake(bothTools))
+	info, err := r.readHeader(original.File{Size: int64(len(file)), Open: func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(file)), nil
+	}})
+	if err != nil || info.ProfileSize != size || info.BrokenICC {
+		t.Errorf("a profile of %d bytes, broken: %t, %v", info.ProfileSize, info.BrokenICC, err)
 	}
 }
 
