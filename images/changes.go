@@ -23,13 +23,13 @@ const (
 	// maxImproving bounds the better variants that are ordered at once: the
 	// queue is not for what can wait.
 	maxImproving = 8
-	// maxStale bounds the records whose variants are still to be removed. Tidy
+	// maxStale bounds the records whose variants are still to be removed. CleanUp
 	// finds those beyond it.
 	maxStale = 4096
-	// tidyEvery is how often the whole store is looked through.
-	tidyEvery = time.Hour
-	// tidyAfter lets a server start before its folder is read.
-	tidyAfter = 10 * time.Second
+	// cleanUpEvery is how often the whole store is looked through.
+	cleanUpEvery = time.Hour
+	// cleanUpAfter lets a server start before its folder is read.
+	cleanUpAfter = 10 * time.Second
 	// prefetchEvery is how often new originals are looked for.
 	prefetchEvery = 10 * time.Minute
 )
@@ -147,8 +147,8 @@ func (h *Handler) drop(p *staleRecord) {
 
 // cleanUpAll removes orphans from the store.
 func (h *Handler) cleanUpAll() {
-	if _, err := h.Tidy(h.closing); err != nil && h.closing.Err() == nil {
-		h.log.Warn("the folder of converted images could not be tidied", "err", err)
+	if _, err := h.CleanUp(h.closing); err != nil && h.closing.Err() == nil {
+		h.log.Warn("the folder of converted images could not be cleaned", "err", err)
 	}
 }
 
@@ -157,15 +157,15 @@ type walker interface {
 	Walk(ctx context.Context, fn func(key string, head []byte, size int64) error) error
 }
 
-// Tidied is what Tidy has done.
-type Tidied struct {
+// CleanedUp is what CleanUp has done.
+type CleanedUp struct {
 	Looked, Removed int
 	Bytes           int64 // of what was removed
 }
 
-// Tidy removes the variants whose original has changed or is gone. A store that
+// CleanUp removes the variants whose original has changed or is gone. A store that
 // cannot be listed is left alone.
-func (h *Handler) Tidy(ctx context.Context) (t Tidied, err error) {
+func (h *Handler) CleanUp(ctx context.Context) (t CleanedUp, err error) {
 	w, ok := h.variants.local.(walker)
 	if !ok {
 		return t, nil

@@ -140,7 +140,7 @@ func newHandler(o Options, d Deps) (*Handler, error) {
 	h.closing, h.end = context.WithCancel(context.Background())
 	h.running.Go(func() { h.again(followEvery, followEvery, h.follow) })
 	h.running.Go(h.dropLoop)
-	h.running.Go(func() { h.again(tidyAfter, tidyEvery, h.cleanUpAll) })
+	h.running.Go(func() { h.again(cleanUpAfter, cleanUpEvery, h.cleanUpAll) })
 	if o.Prefetch {
 		h.running.Go(func() { h.again(0, prefetchEvery, h.prefetch) })
 	}

@@ -421,7 +421,7 @@ func TestSharedStore(t *testing.T) {
 	}
 }
 
-func TestAheadAndTidy(t *testing.T) {
+func TestAheadAndCleanUp(t *testing.T) {
 	dir := t.TempDir()
 	disk, err := disk.Open(disk.Options{Dir: filepath.Join(t.TempDir(), "kept"), Limit: 64 << 20})
 	if err != nil {
@@ -458,9 +458,9 @@ func TestAheadAndTidy(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = r.Close() // nobody follows any more
-	tidied, err := r.Tidy(context.Background())
-	if err != nil || tidied.Removed > 2 {
-		t.Errorf("%+v, %v", tidied, err)
+	cleaned, err := r.CleanUp(context.Background())
+	if err != nil || cleaned.Removed > 2 {
+		t.Errorf("%+v, %v", cleaned, err)
 	}
 	if inv, err = ReadInventory(context.Background(), disk); err != nil || inv.Originals != 4 {
 		t.Errorf("after tidying: %+v, %v", inv, err)

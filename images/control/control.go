@@ -38,7 +38,7 @@ func Handler(routes func() map[string]*images.Handler) http.Handler {
 		case r.Method == http.MethodGet && r.URL.Path == Prefix:
 			answer(w, routes(), func(h *images.Handler) (images.Stats, error) { return h.Stats(ctx) })
 		case r.Method == http.MethodPost && r.URL.Path == Clean:
-			answer(w, routes(), func(h *images.Handler) (images.Tidied, error) { return h.Tidy(ctx) })
+			answer(w, routes(), func(h *images.Handler) (images.CleanedUp, error) { return h.CleanUp(ctx) })
 		default:
 			http.Error(w, "GET "+Prefix+" or POST "+Clean, http.StatusNotFound)
 		}

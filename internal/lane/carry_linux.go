@@ -534,7 +534,7 @@ func (lp *loop) switchOver(f *call) {
 		panic("lane: a round trip that cannot switch does")
 	}
 	k.remove(f)
-	fd, ok := c.giveAway(k.reply.Body)
+	fd, ok := c.handOver(k.reply.Body)
 	if !ok { // it has gone, or takes nothing: a new connection always does
 		s.Discard()
 		_ = c.Close()

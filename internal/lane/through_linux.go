@@ -383,16 +383,16 @@ func (l *link) Switch(head []byte) (fd int, early []byte, ok bool) {
 	if c.fd == noFD || c.wire != nil {
 		return 0, nil, false
 	}
-	if fd, ok = c.giveAway(head); !ok {
+	if fd, ok = c.handOver(head); !ok {
 		return 0, nil, false
 	}
 	early, c.readAhead = c.readAhead, nil
 	return fd, early, true
 }
 
-// giveAway sends head on a connection that a loop owns, and takes it out of the server: the
+// handOver sends head on a connection that a loop owns, and takes it out of the server: the
 // descriptor is the caller's. Where ok is false nothing was sent, or the connection is closed.
-func (c *Conn) giveAway(head []byte) (fd int, ok bool) {
+func (c *Conn) handOver(head []byte) (fd int, ok bool) {
 	switch n, err := send.TryWrite(uintptr(c.fd), head, nil); {
 	case n == 0 && err == nil:
 		return 0, false

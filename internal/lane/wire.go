@@ -139,7 +139,7 @@ func (w *Wire) flush() (n int, err error) {
 	n, err = send.TryWrite(uintptr(w.fd), w.unsent, nil)
 	if w.unsent = w.unsent[n:]; len(w.unsent) == 0 {
 		w.unsent = nil
-		w.tellRoom()
+		w.wakeWriters()
 	}
 	return n, err
 }
@@ -174,8 +174,8 @@ func (w *Wire) awaitRoom() <-chan struct{} {
 	return w.room
 }
 
-// tellRoom wakes who waits in awaitRoom. mu is held.
-func (w *Wire) tellRoom() {
+// wakeWriters wakes who waits in awaitRoom. mu is held.
+func (w *Wire) wakeWriters() {
 	if w.room != nil {
 		close(w.room)
 		w.room = nil
@@ -187,7 +187,7 @@ func (w *Wire) gone() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.fd = goneFD
-	w.tellRoom()
+	w.wakeWriters()
 }
 
 // onDescriptor has a loop read and write.
@@ -202,7 +202,7 @@ func (w *Wire) onConn(nc net.Conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.nc, w.writer, w.fd = nc, new(blockingWriter), noFD
-	w.tellRoom()
+	w.wakeWriters()
 }
 
 // flushBlocking sends what a loop has left in unsent, and waits for the client.

@@ -177,7 +177,7 @@ func (i *instance) forJob() *http.Request {
 		}
 	case i.read > 0 && i.wants&bufferRequest != 0:
 		c := *r
-		c.Body = &rest{io.MultiReader(bytes.NewReader(i.kept), r.Body), r.Body}
+		c.Body = &partlyRead{io.MultiReader(bytes.NewReader(i.kept), r.Body), r.Body}
 		r = &c
 	case i.read > 0: // the rest of it, if there is one
 		r = i.change()
@@ -196,8 +196,8 @@ func (i *instance) forJob() *http.Request {
 	return r
 }
 
-// rest is a body of which something was read before.
-type rest struct {
+// partlyRead is a body of which something was read before.
+type partlyRead struct {
 	io.Reader
 	io.Closer
 }

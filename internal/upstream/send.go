@@ -198,7 +198,7 @@ func (s *sender) run(length int64, trailer http.Header) {
 // copy writes the body as it comes. One that is there as a whole writes itself.
 func (s *sender) copy(b []byte, length int64, trailer http.Header) (whole bool, err error) {
 	if from, ok := s.upload.inner.(io.WriterTo); ok && s.x.request.Whole && length >= 0 {
-		return s.pour(from, b, length)
+		return s.copyFrom(from, b, length)
 	}
 	room := len(b) - http1.ChunkRoom - 2
 	for sent := int64(0); ; {
@@ -238,8 +238,8 @@ func (s *sender) copy(b []byte, length int64, trailer http.Header) (whole bool, 
 	}
 }
 
-// pour has a body of a length write itself. b is room for what has to be copied.
-func (s *sender) pour(from io.WriterTo, b []byte, length int64) (whole bool, err error) {
+// copyFrom has a body of a length write itself. b is room for what has to be copied.
+func (s *sender) copyFrom(from io.WriterTo, b []byte, length int64) (whole bool, err error) {
 	to := &bodyWriter{sender: s, room: b, left: length}
 	_, err = from.WriteTo(to)
 	switch {

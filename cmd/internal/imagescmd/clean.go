@@ -66,7 +66,7 @@ func cleanedBy(ctx context.Context, r *cli.Server, s cli.Streams) error {
 }
 
 // printCleaned says what was removed.
-func printCleaned(s cli.Streams, name string, t images.Tidied) error {
+func printCleaned(s cli.Streams, name string, t images.CleanedUp) error {
 	freed := ""
 	if t.Removed > 0 {
 		freed = ", " + cli.Amount(t.Bytes)
@@ -102,7 +102,7 @@ func (c *Clean) cleanFolder(ctx context.Context, a imageFolder, s cli.Streams) e
 	if err != nil {
 		return err
 	}
-	done, err := o.Tidy(ctx)
+	done, err := o.CleanUp(ctx)
 	if err = errors.Join(err, o.close()); err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (a imageFolder) removeAll(ctx context.Context, s cli.Streams) error {
 	if err != nil {
 		return a.inUse(err)
 	}
-	var done images.Tidied
+	var done images.CleanedUp
 	err = disk.Walk(ctx, func(key string, _ []byte, size int64) error {
 		done.Looked++
 		if err := disk.Delete(ctx, key); err != nil {

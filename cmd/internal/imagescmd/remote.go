@@ -18,7 +18,7 @@ func imageStats(ctx context.Context, r *cli.Server) (stats map[string]images.Sta
 }
 
 // clean makes a running server remove variants without an original.
-func clean(ctx context.Context, r *cli.Server) (done map[string]images.Tidied, err error) {
+func clean(ctx context.Context, r *cli.Server) (done map[string]images.CleanedUp, err error) {
 	return done, r.Post(ctx, control.Clean, "images", &done)
 }
 

@@ -173,7 +173,7 @@ func (p *problem) setHeader(h http.Header, length int) {
 }
 
 func (p *problem) append(b []byte) []byte {
-	says := said[p.status]
+	says := messages[p.status]
 	if says.title == "" {
 		says.title = http.StatusText(p.status)
 	}

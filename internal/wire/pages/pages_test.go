@@ -97,13 +97,13 @@ func TestErrorAsText(t *testing.T) {
 // Every page is short, complete, and needs nothing that its policy forbids.
 func TestErrorAsHTML(t *testing.T) {
 	const most = 3 << 10
-	for status := range said {
+	for status := range messages {
 		w := ask("GET", "text/html", status, "", "Retry-After", "30")
 		body := w.Body.String()
 		if len(body) > most || w.Header().Get("Content-Security-Policy") != Policy(Style) {
 			t.Errorf("%d: %d bytes, policy %q, want %q", status, len(body), w.Header().Get("Content-Security-Policy"), Policy(Style))
 		}
-		for _, want := range []string{"<title>" + said[status].title, strings.ReplaceAll(said[status].text, "'", "&#39;"), "Try again in 30 seconds.", "</html>"} {
+		for _, want := range []string{"<title>" + messages[status].title, strings.ReplaceAll(messages[status].text, "'", "&#39;"), "Try again in 30 seconds.", "</html>"} {
 			if !strings.Contains(body, want) {
 				t.Errorf("%d: without %q:\n%s", status, want, body)
 			}

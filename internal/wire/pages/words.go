@@ -21,8 +21,8 @@ const NoSite = "No site is served under this host name. Check the address; if it
 // words are what a page says about a status.
 type words struct{ title, text string }
 
-// said has them. A text says what happened and, where there is something to do, what.
-var said = map[int]words{
+// messages has the words for each status. A text says what happened and, where there is something to do, what.
+var messages = map[int]words{
 	http.StatusBadRequest:                  {"Bad request", "The server does not understand this request. Check the address for mistakes."},
 	http.StatusUnauthorized:                {"Please sign in", "This page is only for users who are signed in. Check your user name and password, or your token, and try again."},
 	http.StatusForbidden:                   {"No access", "You may not see this page. If you think you should, ask the owner of the site."},
