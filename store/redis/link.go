@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -65,6 +66,7 @@ func (r *Redis) supervise() {
 		err := r.check()
 		if r.health.checked(err) && r.closing.Err() == nil {
 			r.logState(err)
+			r.hearAnew()
 		}
 		wait := checkEvery
 		if err != nil {
@@ -100,11 +102,40 @@ func (r *Redis) idle(wait time.Duration, works bool, pause *backoff) bool {
 }
 
 func (r *Redis) logState(err error) {
+	server := strings.Join(r.client.InitAddress, ",")
 	if err == nil {
-		r.log.Info("redis answers")
+		r.log.Info("redis works", "server", server)
 		return
 	}
-	r.log.Warn("redis does not answer; caches and limits go on without it", "error", err)
+	r.log.Warn("redis cannot be used; caches and limits go on without it", "server", server, "error", err)
+}
+
+// errReplica tells that the server is another one's replica: it takes no writes, or forgets
+// them.
+var errReplica = errors.New("it is a replica: failed over, or not the server that was meant")
+
+// replica returns errReplica for one. Of a cluster the client knows the roles. A server that
+// does not tell is none.
+func (r *Redis) replica(ctx context.Context, c rueidis.Client) error {
+	if c.Mode() == rueidis.ClientModeCluster {
+		return nil
+	}
+	text, err := c.Do(ctx, c.B().Info().Section("replication").Build()).ToString()
+	if _, refused := rueidis.IsRedisErr(err); err != nil && !refused {
+		return err
+	}
+	if strings.Contains(text, "role:slave\r") {
+		return errReplica
+	}
+	return nil
+}
+
+// renew connects anew: behind the name there may be another server by now, while the
+// one that was there goes on as a replica.
+func (r *Redis) renew() {
+	if next, err := r.connect(); err == nil {
+		r.link.Swap(next).close()
+	}
 }
 
 // check asks every server for something.
@@ -127,6 +158,12 @@ func (r *Redis) check() error {
 		if err := c.Do(ctx, c.B().Exists().Key(key).Build()).Error(); err != nil {
 			return err
 		}
+	}
+	if err := r.replica(ctx, l.write); err != nil {
+		if errors.Is(err, errReplica) {
+			r.renew()
+		}
+		return err
 	}
 	return nil
 }

@@ -91,7 +91,8 @@ type Redis struct {
 	link     atomic.Pointer[link] // nil until the server was reached once
 	calls    chan struct{}
 	buffered atomic.Int64
-	heard    atomic.Bool // all messages that are there
+	heard    atomic.Bool                        // all messages that are there
+	waiting  atomic.Pointer[context.CancelFunc] // of the wait for the next one
 	script   *rueidis.Lua
 	stats    atomic.Pointer[store.Stats]
 
@@ -263,7 +264,7 @@ func (r *Redis) judge(ctx context.Context, key string, err error) error {
 
 func (r *Redis) judgeAnswer(key string, answer *rueidis.RedisError) error {
 	switch word(answer.Error()) {
-	case "LOADING", "CLUSTERDOWN", "MASTERDOWN": // nothing works until that is over
+	case "LOADING", "CLUSTERDOWN", "MASTERDOWN", "READONLY": // nothing works until that is over
 		r.health.failed(key, false, answer)
 		return fmt.Errorf("%w: %w", store.ErrDown, answer)
 	case "WRONGTYPE":

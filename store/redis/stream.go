@@ -189,15 +189,25 @@ func (r *Redis) after(position string) (entries []rueidis.XRangeEntry, err error
 	return entries[1:], nil
 }
 
+// hearAnew ends a wait for messages. Whether nothing was lost is to be found out before
+// Get answers again.
+func (r *Redis) hearAnew() {
+	r.heard.Store(false)
+	if cancel := r.waiting.Load(); cancel != nil {
+		(*cancel)()
+	}
+}
+
 // await returns when there may be something after a position. It uses a
 // connection of its own, and does not count for health: calls do.
 func (r *Redis) await(position string) error {
-	if !r.health.up() {
-		return store.ErrClosed
-	}
-	l := r.link.Load()
 	ctx, cancel := context.WithTimeout(r.closing, blockFor+r.o.Timeout+time.Second)
 	defer cancel()
+	r.waiting.Store(&cancel)
+	if !r.health.up() || !r.heard.Load() { // after the Store, so that hearAnew is not missed
+		return store.ErrDown
+	}
+	l := r.link.Load()
 	err := l.read.Do(ctx, l.read.B().Xread().Count(1).Block(blockFor.Milliseconds()).Streams().Key(r.stream()).Id(position).Build()).Error()
 	if rueidis.IsRedisNil(err) {
 		return nil
