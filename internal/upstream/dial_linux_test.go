@@ -130,6 +130,31 @@ func TestDialRefused(t *testing.T) {
 	d.clean(before)
 }
 
+// TestHeaderTimeoutFromLoop: the time in which a loop has waited for the head of an answer
+// counts.
+func TestHeaderTimeoutFromLoop(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0") // which never answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	d := newDialling(t, "http://"+ln.Addr().String(), Options{HeaderTimeout: time.Hour})
+	before := descriptors(t)
+	x := d.begin()
+	for x.Connects() {
+		if d.writable(x); !x.Enter() || !d.send(x) {
+			t.Fatal("it is not sent")
+		}
+	}
+	x.asked -= time.Hour
+	ctx, cancel := context.WithCancel(t.Context())
+	defer time.AfterFunc(10*time.Second, cancel).Stop()
+	if _, err := d.finish(ctx, x); !errors.Is(err, ErrTimeout) {
+		t.Errorf("the error is %v", err)
+	}
+	d.clean(before)
+}
+
 // busy is a listener whose queue is full: who connects waits, until take.
 type busy struct {
 	net.Listener

@@ -235,11 +235,10 @@ func (x *Exchange) awaitLine(l *line) error {
 }
 
 // resume reads the head of the answer to a request that a loop has sent. Some of it may
-// have come already.
+// have come already, and some of the time for it has passed.
 func (x *Exchange) resume() error {
-	now := x.pool.now()
-	x.limit = now + x.pool.options.HeaderTimeout
-	x.arm(now)
+	x.limit = x.asked + x.pool.options.HeaderTimeout
+	x.arm(x.pool.now())
 	x.begin()
 	if got := x.taken.got; len(got) > 0 {
 		if len(got) > http1.BufferSize {

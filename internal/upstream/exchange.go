@@ -50,12 +50,13 @@ type Exchange struct {
 
 	// Of a loop:
 	loop    int
-	secure  bool    // the client is there over TLS
-	counted bool    // for the retries' budget
-	waited  bool    // whoever goes on with it keeps its place
-	waker   Waker   // nil: the request cannot wait
-	waiter  *waiter // while it waits
-	lost    error   // why there is no connection
+	secure  bool          // the client is there over TLS
+	counted bool          // for the retries' budget
+	waited  bool          // whoever goes on with it keeps its place
+	waker   Waker         // nil: the request cannot wait
+	waiter  *waiter       // while it waits
+	lost    error         // why there is no connection
+	asked   time.Duration // when it has sent the request, on the pool's clock
 	taken   taken
 
 	// Of a goroutine:

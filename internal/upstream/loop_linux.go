@@ -64,7 +64,8 @@ func (x *Exchange) Send(q *Request, body, room []byte) bool {
 		if found == noData {
 			n, err = retried(func() (int, error) { return rawWrite(uintptr(l.fd), text) })
 			if n == len(text) {
-				l.begin(x.pool.now())
+				x.asked = x.pool.now()
+				l.begin(x.asked)
 				l.registerSuspect(q.OnSuspect)
 				x.step = sent
 				return true
