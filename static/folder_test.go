@@ -56,3 +56,21 @@ func TestFolderShowsWhatTheTreeShows(t *testing.T) {
 		t.Errorf("%d names lead to something", seen)
 	}
 }
+
+// TestMissingNamesCostOneLook: what a scanner asks for is not there, and that is all that
+// has to be found out: nothing else is looked at.
+func TestMissingNamesCostOneLook(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"a.txt": "a"})
+	h := open(t, dir, Options{})
+	tree := h.trees[0]
+	look := testing.AllocsPerRun(100, func() { _, _ = tree.stat("none.txt") })
+	probe := testing.AllocsPerRun(100, func() {
+		if _, _, err := h.probe("none.txt"); err == nil {
+			t.Error("found")
+		}
+	})
+	if probe > look+2 { // for the folder that is entered
+		t.Errorf("a look allocates %v times, and one for a name that is not there %v times", look, probe)
+	}
+}

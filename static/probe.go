@@ -46,33 +46,17 @@ func (h *Handler) probe(name string) (f found, dirs []stamp, err error) {
 	return f, append(dirs, dir), nil
 }
 
-// probeIn is probe in one tree. The directory's stamp is taken before all looks.
+// probeIn is probe in one tree. The directory's stamp is taken before the looks that count.
+// One look comes before it: what is not there, as most of what scanners ask for, needs no
+// stamp.
 func (h *Handler) probeIn(t *tree, name string) (f found, dir stamp, err error) {
 	f.tree = t
 	in := t.enter(dirOf(name))
 	defer in.leave()
-	dir = in.stamp()
 	var info fs.FileInfo
-	if name == "" || strings.HasSuffix(name, "/") {
-		f.file, info, err = h.findIndex(in, name)
-	} else {
-		f.file = name
-		listed := false
-		if info, err = in.stat(name); err == nil && info.IsDir() {
-			if _, _, err = h.findIndex(in, name+"/"); err == nil {
-				err = errDirectory
-			}
-			listed = h.options.Listing
-		}
-		if h.options.CleanURLs && errors.Is(err, errNotFound) {
-			f.file, info, err = h.findPage(in, name, err)
-		}
-		if listed && errors.Is(err, errNotFound) {
-			err = errDirectory
-		}
-	}
-	if err == nil && !info.Mode().IsRegular() {
-		err = errNotFound
+	if f.file, _, err = h.choose(in, name); err == nil {
+		dir = in.stamp()
+		f.file, info, err = h.choose(in, name)
 	}
 	if errors.Is(err, errNotFound) && h.expand != nil && h.options.Decompress && f.file != "" {
 		return h.probeCompressed(t, name)
@@ -96,6 +80,32 @@ func (h *Handler) probeIn(t *tree, name string) (f found, dir stamp, err error) 
 		}
 	}
 	return f, dir, nil
+}
+
+// choose looks for the regular file that answers for a name.
+func (h *Handler) choose(in *folder, name string) (file string, info fs.FileInfo, err error) {
+	if name == "" || strings.HasSuffix(name, "/") {
+		file, info, err = h.findIndex(in, name)
+	} else {
+		file = name
+		listed := false
+		if info, err = in.stat(name); err == nil && info.IsDir() {
+			if _, _, err = h.findIndex(in, name+"/"); err == nil {
+				err = errDirectory
+			}
+			listed = h.options.Listing
+		}
+		if h.options.CleanURLs && errors.Is(err, errNotFound) {
+			file, info, err = h.findPage(in, name, err)
+		}
+		if listed && errors.Is(err, errNotFound) {
+			err = errDirectory
+		}
+	}
+	if err == nil && !info.Mode().IsRegular() {
+		err = errNotFound
+	}
+	return file, info, err
 }
 
 // findIndex looks for the file that answers for a directory; name is empty or
