@@ -2,6 +2,7 @@ package accesslog
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -64,6 +65,13 @@ type Options struct {
 func (o *Options) UnmarshalText(text []byte) error {
 	o.Format = string(text)
 	return nil
+}
+
+// UnmarshalJSON reads what encoding/json has written, as of the plan of a packed site:
+// with UnmarshalText alone it would take a text for all of it.
+func (o *Options) UnmarshalJSON(b []byte) error {
+	type plain Options                    // without these methods
+	return json.Unmarshal(b, (*plain)(o)) //nolint:wrapcheck // it is encoding/json that asks
 }
 
 const defaultSlow = time.Second
