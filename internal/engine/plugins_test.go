@@ -78,7 +78,7 @@ sites:
 				}
 			}
 		}
-		if res, body := w.ask("GET", "/rf/a.txt", "", append([]string{"Range", "bytes=12-15", "Accept-Encoding", "gzip"}, aladdin...)...); res.StatusCode != 200 || body != "the word is ###########" {
+		if res, body := w.ask("GET", "/rf/a.txt", "", append([]string{"Range", "bytes=12-15", "Accept-Encoding", "gzip", "If-Modified-Since", "Mon, 01 Jan 2035 00:00:00 GMT"}, aladdin...)...); res.StatusCode != 200 || body != "the word is ###########" {
 			w.Errorf("a part of it: %d %q", res.StatusCode, body)
 		}
 		if res, body := w.ask("GET", "/f/a.txt", "", append([]string{"Range", "bytes=12-15"}, aladdin...)...); res.StatusCode != 206 || body != "open" {

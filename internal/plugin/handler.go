@@ -184,16 +184,17 @@ func (i *instance) forJob() *http.Request {
 		r.ContentLength = -1
 		r.Header.Del("Content-Length")
 	}
-	// A guest that reads answers wants all of them, as they are.
-	if h := r.Header; i.wants&bufferResponse != 0 && len(h["Accept-Encoding"])+len(h["Range"])+len(h["If-Range"])+len(h["Available-Dictionary"]) > 0 {
-		c := *r
-		c.Header = h.Clone()
-		for _, name := range [...]string{"Accept-Encoding", "Range", "If-Range", "Available-Dictionary"} {
-			delete(c.Header, name)
-		}
-		r = &c
+	if i.wants&bufferResponse == 0 {
+		return r
 	}
-	return r
+	// A guest that reads answers wants all of them, as they are, and may make another one
+	// for each client: what a client has of it says nothing about the job's.
+	c := *r
+	c.Header = r.Header.Clone()
+	for _, name := range [...]string{"Accept-Encoding", "Range", "If-Range", "If-None-Match", "If-Modified-Since", "Available-Dictionary"} {
+		delete(c.Header, name)
+	}
+	return &c
 }
 
 // partlyRead is a body of which something was read before.
