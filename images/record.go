@@ -226,7 +226,7 @@ func (t *table) forgetVariant(rec *record, v *variant) {
 // released by a goroutine of its own, because their locks come before t.mu.
 func (t *table) evict() {
 	for t.recent.Len() > maxRecords {
-		t.spareUsed()
+		t.keepUsed()
 		rec := t.recent.Back().Value.(*record)
 		t.remove(rec)
 		go t.empty(rec) // ends by itself, at once; Close need not wait: it only closes descriptors
@@ -236,9 +236,9 @@ func (t *table) evict() {
 // maxSpared bounds how many records one that has to go is looked for behind.
 const maxSpared = 64
 
-// spareUsed puts in front what stands last in the list and was sent by the lane since:
+// keepUsed puts in front what stands last in the list and was sent by the lane since:
 // that does not move it. t.mu is held.
-func (t *table) spareUsed() {
+func (t *table) keepUsed() {
 	for range maxSpared {
 		last := t.recent.Back()
 		if !last.Value.(*record).used.Swap(false) {

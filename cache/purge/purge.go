@@ -142,16 +142,16 @@ type Index struct {
 	// what was purged was noted, and read without.
 	clock atomic.Uint64
 
-	mu    sync.RWMutex
-	base  Time // objects from before are of an unknown life
-	doubt Time // objects from before may have been purged by other machines meanwhile
-	run   string
-	start Time
-	all   times
-	tags  ages
-	urls  ages
-	hosts ages
-	globs patterns
+	mu        sync.RWMutex
+	base      Time // objects from before are of an unknown life
+	uncertain Time // objects from before may have been purged by other machines meanwhile
+	run       string
+	start     Time
+	all       times
+	tags      ages
+	urls      ages
+	hosts     ages
+	globs     patterns
 }
 
 // New returns an empty index that remembers up to most tags and as many URLs
@@ -255,19 +255,19 @@ func (b *Index) forget() {
 	}
 }
 
-// doubtAll says Stale for every object from before, until trust: this machine may not
+// distrust says Stale for every object from before, until trust: this machine may not
 // have been there when others have purged.
-func (b *Index) doubtAll() {
+func (b *Index) distrust() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.doubt = Time(b.clock.Load())
+	b.uncertain = Time(b.clock.Load())
 }
 
-// trust ends what doubtAll began.
+// trust ends what distrust began.
 func (b *Index) trust() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.doubt = 0
+	b.uncertain = 0
 }
 
 // Run is the name of the run of the shared store's server whose purges the index has; ""
@@ -306,7 +306,7 @@ func (b *Index) look(o *Object, checked *Time) State {
 		since = max(since, Time(atomic.LoadUint64((*uint64)(checked))))
 	}
 	s := b.all.state(since)
-	if o.At > clock || since < max(b.base, b.doubt) {
+	if o.At > clock || since < max(b.base, b.uncertain) {
 		s = max(s, Stale) // from a life that this index knows nothing of, or not all
 	}
 	if s != Gone {

@@ -72,7 +72,7 @@ func NewPurger(o Options) (*Purger, error) {
 	if o.Publish != nil {
 		p.outbox.open(o.Outbox, o.ErrorLog)
 		p.reopen() // before anything from the shared store is believed
-		o.Index.doubtAll()
+		o.Index.distrust()
 	}
 	return p, nil
 }

@@ -188,19 +188,19 @@ func logEnabled(i *instance, s []uint64) {
 
 const (
 	maxMessage = 4 << 10  // bytes of a guest's message that are logged
-	maxSaid    = 64 << 10 // bytes of its messages during one request
+	maxLogged  = 64 << 10 // bytes of its messages during one request
 )
 
 // mayLog reports whether a message of this length is logged. The first one that is not is
 // told about.
 func (i *instance) mayLog(length int) bool {
-	if i.said > maxSaid {
+	if i.logged > maxLogged {
 		return false
 	}
-	if i.said += length; i.said <= maxSaid {
+	if i.logged += length; i.logged <= maxLogged {
 		return true
 	}
-	i.log.Warn("a plugin says too much: what more it has to say of this request is left out", "bytes", maxSaid)
+	i.log.Warn("a plugin logs too much: its further messages about this request are left out", "bytes", maxLogged)
 	return false
 }
 

@@ -25,7 +25,7 @@ type exchange struct {
 	head    bool // the client has asked for a head alone
 	after   bool // the job has answered
 	set     int  // bytes of fields that were set
-	said    int  // bytes of messages that were logged
+	logged  int  // bytes of messages that were logged
 
 	// The request's body.
 	kept         []byte // what was read and will be read again, or what was written instead

@@ -389,10 +389,10 @@ func TestMessagesAreBounded(t *testing.T) {
 	for n := 1; n < 3; n++ {
 		serve(Handler([]*Plugin{p}, http.HandlerFunc(hello)), "GET", "/", "")
 		said := logged.String()
-		if got := strings.Count(said, "a plugin says too much"); got != n {
+		if got := strings.Count(said, "a plugin logs too much"); got != n {
 			t.Errorf("told about it %d times after %d requests", got, n)
 		}
-		if got := strings.Count(said, strings.Repeat("a", length)); got != n*(maxSaid/length) {
+		if got := strings.Count(said, strings.Repeat("a", length)); got != n*(maxLogged/length) {
 			t.Errorf("%d messages after %d requests", got, n)
 		}
 	}
