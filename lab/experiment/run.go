@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"path"
 	"path/filepath"
 	"slices"
@@ -134,7 +135,7 @@ func (r *Run) prepare(ctx context.Context) (err error) {
 }
 
 // upstream starts a server that the arms are in front of. Its address becomes the
-// field of its name.
+// field of its name: NAME is host:port, NAMEHost and NAMEPort are its parts.
 func (r *Run) upstream(ctx context.Context, u Arm) error {
 	l, err := r.launch(ctx, u)
 	if err != nil {
@@ -145,11 +146,13 @@ func (r *Run) upstream(ctx context.Context, u Arm) error {
 		return err
 	}
 	r.Defer(func() error { _ = in.Stop(); return nil }) // that it died shows in what is passed on to it
-	r.Fields[u.Name] = in.URL["address"]
 	if u.Socket {
 		r.Fields[u.Name] = strings.TrimPrefix(in.URL["unix"], "unix:")
+		return nil
 	}
-	return nil
+	r.Fields[u.Name] = in.URL["address"]
+	r.Fields[u.Name+"Host"], r.Fields[u.Name+"Port"], err = net.SplitHostPort(in.URL["address"])
+	return err
 }
 
 // errNone is why nothing is measured.
