@@ -47,6 +47,12 @@ type Deps struct {
 	// tell them of purges; nil: none. They stay the caller's.
 	Shared  store.Store
 	Publish func(ctx context.Context, message []byte) error
+	// Announce is Publish for what all machines acknowledge, and Line knows whether this
+	// one receives what is published: see [purge.Options]. nil: it is not known.
+	Announce func(ctx context.Context, message []byte) (await func(context.Context) ([]string, error), err error)
+	Line     purge.Line
+	// Ahead is how far this machine's clock is ahead of Shared's; nil: not at all.
+	Ahead func() time.Duration
 	// Outbox is a folder for purges that Publish has failed for, until they are
 	// published; it may be that of several caches with the same Publish. Empty:
 	// beside Options.Disk, or if that is empty as well, in memory.
@@ -192,7 +198,7 @@ func (h *Handler) openTiers(o Options, d Deps) (err error) {
 		h.life.owned = append(h.life.owned, opened)
 	}
 	p := purge.Options{
-		Index: purge.New(0), Alike: h.rules.Alike, Publish: d.Publish, Outbox: d.Outbox,
+		Index: purge.New(0), Alike: h.rules.Alike, Publish: d.Publish, Announce: d.Announce, Line: d.Line, Outbox: d.Outbox,
 		Purged: func() { h.meters.Purges.Add(0, 1) }, ErrorLog: d.ErrorLog,
 	}
 	if o.Disk != "" {
@@ -209,7 +215,7 @@ func (h *Handler) openTiers(o Options, d Deps) (err error) {
 	h.life.owned = append(h.life.owned, h.purges)
 	h.tiers, err = tier.New(tier.Options{
 		Budget: int64(cmp.Or(o.Memory, DefaultMemory)), Largest: o.largest(d.Disk != nil), Prefix: storePrefix(o), Languages: o.Languages,
-		Disk: d.Disk, Shared: d.Shared, Purges: h.purges.Index(), Order: h.purges,
+		Disk: d.Disk, Shared: d.Shared, Purges: h.purges.Index(), Order: h.purges, Ahead: d.Ahead,
 		Evicted: func() { h.meters.Evicted.Add(0, 1) }, ErrorLog: d.ErrorLog,
 	})
 	return err

@@ -39,6 +39,7 @@ type exchange struct {
 	purges  lane.Version
 
 	unsure          bool   // what is sent is not what the next such request may get: not for the lane
+	cut             bool   // this machine does not hear of purges: nothing for the lane either
 	far             bool   // the range is far from what has come: see stream
 	personal        bool   // it has credentials that are not in the key, and reach the upstream
 	taken           func() // called when a leader holds its answer
@@ -64,6 +65,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	x.judge()
+	x.catchUp()
 	x.version = h.tiers.Generation(x.key).Now()
 	// A fetch may turn out to be for another client alone: then the next turn starts
 	// a fetch of its own. The other two turns are for lost races.
@@ -75,13 +77,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 			continue
 		}
-		var soft bool
+		var state purge.State
 		step := trace.Begin(r.Context(), trace.Lookup)
-		o, soft = h.lookup(&x)
+		o, state = h.lookup(&x)
 		step.End("memory", nil)
 		use := rfc9111.Miss
 		if o != nil {
-			use = o.Facts.Use(x.demand, x.began, soft)
+			use = o.Use(x.demand, x.began, state)
 		}
 		if use == rfc9111.Refresh {
 			h.fetches.Refresh(*x.request(), o) // before the answer, which may take the client long to read
@@ -121,21 +123,30 @@ func (x *exchange) judge() {
 // errRaces occurs only with a disk that loses what was just written to it.
 var errRaces = errors.New("what came from the upstream was gone before it could be sent, again and again")
 
-// lookup finds what is in memory for a request, and whether it has been purged
-// softly. What has been purged for good is dropped on the way.
-func (h *Handler) lookup(x *exchange) (o *object.Object, soft bool) {
+// lookup finds what is in memory for a request, and what became of it. What has been
+// purged for good is dropped on the way.
+func (h *Handler) lookup(x *exchange) (*object.Object, purge.State) {
 	for {
-		if o = h.tiers.Get(x.key).Find(x.head.Fields, h.languages); o == nil {
-			return nil, false
+		o := h.tiers.Get(x.key).Find(x.head.Fields, h.languages)
+		if o == nil {
+			return nil, purge.Valid
 		}
-		switch o.State(h.purges.Index()) {
-		case purge.Gone:
-			h.tiers.Drop(x.key, o)
-		case purge.Stale:
-			return o, true
-		default:
-			return o, false
+		if state := o.State(h.purges.Index()); state != purge.Gone {
+			return o, state
 		}
+		h.tiers.Drop(x.key, o)
+	}
+}
+
+// catchUp is for a machine that is cut off from the others. Until it has heard of all their
+// purges, what it has is validated before its use.
+func (x *exchange) catchUp() {
+	if x.h.purges.Heard() {
+		return
+	}
+	x.cut = true
+	if !x.h.purges.CatchUp(x.r.Context()) {
+		x.demand = x.demand.Validated()
 	}
 }
 

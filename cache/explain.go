@@ -111,7 +111,7 @@ func (e *Explanation) decide(o *object.Object, x *exchange, state purge.State) {
 		e.Outcome, e.Reason = "miss", "it is stored, but has been purged"
 		return
 	}
-	switch o.Facts.Use(x.demand, x.began, state == purge.Stale) {
+	switch o.Use(x.demand, x.began, state) {
 	case rfc9111.Serve:
 		e.Outcome, e.Reason = "hit", fmt.Sprintf("fresh for another %v by %s", e.TTL.Round(time.Second), sources(o.Facts.Source))
 		if e.TTL <= 0 {
@@ -124,6 +124,8 @@ func (e *Explanation) decide(o *object.Object, x *exchange, state purge.State) {
 		switch {
 		case state == purge.Stale:
 			e.Reason = "it has been purged (softly): the upstream has to confirm it first"
+		case state == purge.Unsure:
+			e.Reason = "stored, but purges may have been missed since: the upstream has to confirm it first"
 		case o.Facts.NoCache:
 			e.Reason = "stored, but its no-cache has every use confirmed by the upstream"
 		}

@@ -15,7 +15,18 @@ import (
 // they hear of it. An error means that it may not survive a crash, or that the
 // others have not been told yet: they will be when the shared store answers again.
 func (h *Handler) Purge(ctx context.Context, s purge.Selector) error {
-	err := h.purges.Purge(ctx, s)
+	return h.purgedHere(s, h.purges.Purge(ctx, s))
+}
+
+// Announce is Purge, with a function that waits until the other machines have it: see
+// [purge.Purger.Announce].
+func (h *Handler) Announce(ctx context.Context, s purge.Selector) (await func(context.Context) error, err error) {
+	await, err = h.purges.Announce(ctx, s)
+	return await, h.purgedHere(s, err)
+}
+
+// purgedHere does what is left when a purge has taken effect in the index.
+func (h *Handler) purgedHere(s purge.Selector, err error) error {
 	if s.All && s.Hard {
 		h.dictionaries.kept.Clear()
 	}
@@ -36,6 +47,10 @@ func (h *Handler) Message(message []byte, lost bool) { h.purges.Message(message,
 // Began receives the name of the run that the shared store's server is in, before the
 // announcements of that run: see [purge.Purger.Began].
 func (h *Handler) Began(run string) { h.purges.Began(run) }
+
+// Behind is called when messages of other machines may be published that do not reach this
+// one: see [purge.Purger.Behind].
+func (h *Handler) Behind() { h.purges.Behind() }
 
 // invalidate purges what an answer to an unsafe method makes invalid (RFC 9111, 4.4).
 // target is what the client asked for. Only what is stored, or is being fetched, is

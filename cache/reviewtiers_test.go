@@ -153,7 +153,7 @@ func TestReplacedDiskBody(t *testing.T) {
 	o := h.tiers.Look("http://a.example/").Objects[0]
 	other := o.Clone()
 	other.Stamp++
-	head, err := other.Encode("")
+	head, err := other.Encode("", 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -164,7 +164,7 @@ func (x *exchange) offer(o *object.Object, a *send.Answer, before []string) {
 	if a.File != nil || !x.demand.Neutral() || x.head.Fields.Has("Range") || !x.set.Key.Plain(x.head) {
 		return
 	}
-	if x.unsure || len(x.set.Made) > 0 || !x.askedPlainly() {
+	if x.unsure || x.cut || len(x.set.Made) > 0 || !x.askedPlainly() {
 		return // the lane does not know who asks, and compares headers as they came
 	}
 	facts := o.Facts

@@ -3,8 +3,9 @@
 // listener, and a client for them. Who may call is decided by the listener; it
 // asks for no password.
 //
-//	POST /cache/purge    what to purge, and optionally the route; 503 with "problems" when
-//	                     it holds here, but other machines have not been told
+//	POST /cache/purge    what to purge, and optionally the route, and how long to wait for the
+//	                     other machines; 503 with "problems" when it holds here, but they
+//	                     have not been told, or not all have it
 //	GET  /cache/explain  what would happen to a request: url, method, header (repeatable)
 //	GET  /cache/recent   the latest decisions: filter, n, route
 //	GET  /cache/stats    the counters of each route
@@ -26,6 +27,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"millrace/cache"
 	"millrace/cache/purge"
@@ -51,6 +53,7 @@ const (
 // Cache is what the handler asks of a cache: *cache.Handler is one.
 type Cache interface {
 	Purge(ctx context.Context, s purge.Selector) error
+	Announce(ctx context.Context, s purge.Selector) (await func(context.Context) error, err error)
 	Explain(r *http.Request) cache.Explanation
 	Recent(filter string, most int) []cache.Decision
 }
@@ -60,6 +63,23 @@ type Purge struct {
 	purge.Selector
 	// Route is the pattern of the only route to purge; empty: every one.
 	Route string `json:"route,omitempty"`
+	// Wait is how long to wait until all machines have it, like 10s; empty: not at all.
+	Wait string `json:"wait,omitempty"`
+}
+
+// maxWait is below the time that the admin listener has for an answer.
+const maxWait = 50 * time.Second
+
+// wait is Wait as a duration.
+func (p Purge) wait() (time.Duration, error) {
+	if p.Wait == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(p.Wait)
+	if err != nil || d <= 0 || d > maxWait {
+		return 0, bad("wait is %q, but must be a time like 10s, of at most %v", p.Wait, maxWait)
+	}
+	return d, nil
 }
 
 // Purged says what a purge has done. It has taken effect on this server
@@ -82,6 +102,8 @@ func (p Purged) status() int {
 type Problem struct {
 	Route string `json:"route"`
 	Error string `json:"error"`
+	// Missing are the machines that do not have it after Wait, each with what is known.
+	Missing []string `json:"missing,omitempty"`
 }
 
 // Explanation is a cache's, and the route it belongs to.
@@ -247,14 +269,42 @@ func (s *server[C]) purge(r *http.Request) (any, error) {
 	if err := p.Check(); err != nil {
 		return nil, bad("%w", err)
 	}
+	wait, err := p.wait()
+	if err != nil {
+		return nil, err
+	}
 	caches, err := s.chosen(p.Route)
 	if err != nil {
 		return nil, err
 	}
 	done := Purged{Routes: slices.Sorted(maps.Keys(caches))}
-	for _, name := range done.Routes {
-		if err := caches[name].Purge(r.Context(), p.Selector); err != nil {
-			done.Problems = append(done.Problems, Problem{name, err.Error()})
+	failed := func(name string, err error) {
+		if err == nil {
+			return
+		}
+		problem := Problem{Route: name, Error: err.Error()}
+		if missing, ok := errors.AsType[*purge.MissingError](err); ok {
+			problem.Missing = missing.Machines
+		}
+		done.Problems = append(done.Problems, problem)
+	}
+	if wait == 0 {
+		for _, name := range done.Routes {
+			failed(name, caches[name].Purge(r.Context(), p.Selector))
+		}
+		return done, nil
+	}
+	awaits := make([]func(context.Context) error, len(done.Routes))
+	for i, name := range done.Routes {
+		await, err := caches[name].Announce(r.Context(), p.Selector)
+		failed(name, err)
+		awaits[i] = await
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), wait)
+	defer cancel()
+	for i, name := range done.Routes { // all have been announced: the time is for all together
+		if awaits[i] != nil {
+			failed(name, awaits[i](ctx))
 		}
 	}
 	return done, nil

@@ -30,6 +30,7 @@ var _ Cache = (*cache.Handler)(nil)
 type fake struct {
 	purged []purge.Selector
 	fail   error
+	await  func(context.Context) error
 	asked  *http.Request
 	recent []cache.Decision
 }
@@ -37,6 +38,10 @@ type fake struct {
 func (f *fake) Purge(_ context.Context, s purge.Selector) error {
 	f.purged = append(f.purged, s)
 	return f.fail
+}
+
+func (f *fake) Announce(ctx context.Context, s purge.Selector) (func(context.Context) error, error) {
+	return f.await, f.Purge(ctx, s)
 }
 
 func (f *fake) Explain(r *http.Request) cache.Explanation {
@@ -141,6 +146,40 @@ func TestPurgeUnannounced(t *testing.T) {
 	}
 	if Unannounced(nil) || Unannounced(errors.New("other")) {
 		t.Error("any error is taken for one that comes after the purge")
+	}
+}
+
+// TestPurgeWait: who wants to know waits for all machines, for all routes at once, and is
+// told which do not have it.
+func TestPurgeWait(t *testing.T) {
+	c, api, feed := two(t)
+	began := 0
+	api.await = func(ctx context.Context) error {
+		if began = len(feed.purged); began == 0 {
+			t.Error("the wait for one cache begins before the other is purged")
+		}
+		<-ctx.Done()
+		return &purge.MissingError{Machines: []string{"web 2, silent for 9s", "web 3"}}
+	}
+	feed.await = func(ctx context.Context) error { return nil }
+	done, err := c.Purge(t.Context(), Purge{Selector: purge.Selector{All: true}, Wait: "20ms"})
+	if !Unannounced(err) || !strings.Contains(err.Error(), "in the cache of /api/: purged here, but not yet on web 2, silent for 9s; web 3") {
+		t.Errorf("error %v", err)
+	}
+	if len(done.Problems) != 1 || !slices.Equal(done.Problems[0].Missing, []string{"web 2, silent for 9s", "web 3"}) {
+		t.Errorf("%+v", done)
+	}
+	api.await = feed.await
+	if done, err := c.Purge(t.Context(), Purge{Selector: purge.Selector{All: true}, Wait: "20ms"}); err != nil || len(done.Routes) != 2 {
+		t.Errorf("%+v, %v", done, err)
+	}
+	for _, wait := range []string{"x", "0s", "-1s", "51s"} {
+		before := len(api.purged)
+		_, err := c.Purge(t.Context(), Purge{Selector: purge.Selector{All: true}, Wait: wait})
+		fails(t, err, "must be a time like 10s")
+		if len(api.purged) != before {
+			t.Errorf("with a wait of %q something was purged", wait)
+		}
 	}
 }
 

@@ -45,7 +45,7 @@ func (t *Fetch) run() {
 	ctx = trace.With(ctx, t.Trace)
 	if !t.pass && t.started == nil {
 		if o, where := t.find(ctx); o != nil {
-			if o.Facts.Use(t.Demand, time.Now(), o.State(t.c.Purges.Index()) == purge.Stale) == rfc9111.Serve {
+			if o.Use(t.Demand, time.Now(), o.State(t.c.Purges.Index())) == rfc9111.Serve {
 				t.fill.Settle(Outcome{Object: o, How: where})
 				return
 			}

@@ -174,6 +174,15 @@ func (o *Object) Selects(request field.Lines, languages []string) bool {
 	return true
 }
 
+// Use decides over the object for one request: see [rfc9111.Facts.Use]. state is what became
+// of it.
+func (o *Object) Use(d rfc9111.Demand, now time.Time, state purge.State) rfc9111.Use {
+	if state == purge.Unsure {
+		d = d.Validated()
+	}
+	return o.Facts.Use(d, now, state == purge.Stale)
+}
+
 // SameVariant reports whether n replaces o: they were chosen by the same.
 func (o *Object) SameVariant(n *Object) bool {
 	return slices.Equal(o.Vary, n.Vary) && slices.Equal(o.By, n.By)

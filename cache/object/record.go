@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 	"unicode/utf8"
 
 	"millrace/cache/purge"
@@ -44,12 +45,14 @@ func (rec *Record) stamp() int64 {
 }
 
 // Encode makes the record of an object; epoch is its place in the order of purges
-// that several machines share.
-func (o *Object) Encode(epoch string) ([]byte, error) {
+// that several machines share, and ahead is by how much this machine's clock is ahead of the
+// one whose times the record has.
+func (o *Object) Encode(epoch string, ahead time.Duration) ([]byte, error) {
 	rec := Record{
 		Version: recordVersion, Status: o.Status, Header: o.Header(), Facts: o.Facts, Vary: o.Vary, By: o.By,
 		URL: o.Owner.URL, Host: o.Owner.Host, Tags: o.Owner.Tags, At: o.Owner.At, Epoch: epoch, Rule: o.Rule, Stamp: o.Stamp,
 	}
+	rec.Facts.Received = rec.Facts.Received.Add(-ahead)
 	if !rec.texts(func(s string) (string, bool) { return s, utf8.ValidString(s) }) {
 		// JSON would replace what is not UTF-8, such as the Latin-1 of old servers.
 		rec.Bytes = true

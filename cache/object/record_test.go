@@ -13,7 +13,7 @@ import (
 // looked at, or none.
 func FuzzDecodeRecord(f *testing.F) {
 	o := &object.Object{Status: 200, Fields: object.FieldsOf(http.Header{"Etag": {`"1"`}}), Vary: []string{"Accept"}, By: []string{"x"}}
-	head, err := o.Encode("epoch")
+	head, err := o.Encode("epoch", 0)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func FuzzDecodeRecord(f *testing.F) {
 		o.Selects(nil, []string{"de"})
 		o.Cost()
 		o.Stale(time.Now())
-		again, err := o.Encode("")
+		again, err := o.Encode("", 0)
 		if err != nil {
 			return // a time that JSON has not: it is never written
 		}
@@ -49,7 +49,7 @@ func TestRecordOfBytes(t *testing.T) {
 			Status: 200, Fields: object.FieldsOf(http.Header{"X-Name": {text, "b"}}), Vary: []string{"X-Kind"}, By: []string{text},
 			Owner: purge.Object{URL: "http://a.example/?" + text, Host: "a.example", Tags: []string{text}},
 		}
-		head, err := o.Encode("")
+		head, err := o.Encode("", 0)
 		if err != nil {
 			t.Fatal(err)
 		}

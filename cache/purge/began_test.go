@@ -30,7 +30,7 @@ func TestBegan(t *testing.T) {
 		if at, known := h.Time("old"); known {
 			t.Errorf("what was stored in the run before is taken for known, at %d", at)
 		}
-		if s := h.Index().State(&mine, nil); s != Stale {
+		if s := h.Index().State(&mine, nil); s != Unsure {
 			t.Errorf("what this machine has fetched before is %v", s)
 		}
 		if epoch := h.Epoch(mine.At); epoch != "" {
@@ -57,7 +57,7 @@ func TestBegan(t *testing.T) {
 // TestDoubt: after a start, what is on the disk is used without validation as soon as all
 // announcements of the run were received, if the earlier run of this machine was in it.
 func TestDoubt(t *testing.T) {
-	for run, want := range map[string]State{"one": Valid, "two": Stale} {
+	for run, want := range map[string]State{"one": Valid, "two": Unsure} {
 		synctest.Test(t, func(t *testing.T) {
 			dir := t.TempDir()
 			var greetings chan string
@@ -83,12 +83,12 @@ func TestDoubt(t *testing.T) {
 			time.Sleep(time.Second)
 			p, end = open()
 			defer end()
-			if s := p.Index().State(&stored, nil); s != Stale {
+			if s := p.Index().State(&stored, nil); s != Unsure {
 				t.Errorf("before anything was received it is %v", s)
 			}
 			p.Began(run)
 			p.Message([]byte(`{"id":"other","hello":true}`), false)
-			if s := p.Index().State(&stored, nil); s != Stale {
+			if s := p.Index().State(&stored, nil); s != Unsure {
 				t.Errorf("before all was received it is %v", s)
 			}
 			p.Message([]byte(<-greetings), false)

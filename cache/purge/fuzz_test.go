@@ -84,7 +84,7 @@ func FuzzRestore(f *testing.F) {
 		o := Object{URL: "http://h/x", Tags: []string{"t"}, At: 1}
 		s := b.State(&o, nil)
 		if err != nil {
-			if s != Stale {
+			if s != Unsure {
 				t.Errorf("refused, but an old object is %d", s)
 			}
 			return

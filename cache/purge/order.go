@@ -100,7 +100,7 @@ func (l *order) restart() map[string]purged {
 func (l *order) time(epoch string) (Time, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i := len(l.received) - 1; i >= 0; i-- {
+	for i := len(l.received) - 1; i >= 0 && epoch != ""; i-- { // a message without an id is nobody's place
 		if l.received[i].id == epoch {
 			return l.received[i].floor, true
 		}

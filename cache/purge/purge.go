@@ -11,7 +11,7 @@
 //     fill is under way, which may carry what the origin said before.
 //   - Before each use, [Index.State] is asked: [Valid] may be served, [Stale] as
 //     what has become stale (after validation, or where stale answers may be),
-//     [Gone] must not be served at all.
+//     [Unsure] after validation alone, [Gone] must not be served at all.
 //   - Validation (a 304) renews an object: its At becomes the Now that was read
 //     before the validating request.
 //
@@ -47,7 +47,7 @@
 // Objects on disk carry At from an earlier life of the cache. [Index.Save] and
 // [Index.Restore] keep the meaning of those numbers: a restored index counts on
 // above all it has ever given out. An index that was not restored, or could not
-// be, says Stale for every object from before [New], and so never serves
+// be, says Unsure for every object from before [New], and so never serves
 // unvalidated what may have been purged; nothing of an earlier life is lost by
 // that, but every object costs one validation.
 //
@@ -61,9 +61,9 @@
 // # Across machines
 //
 // Numbers mean nothing on other machines. What one machine tells the others is
-// its [Selector] as JSON; each purges its own Index with it. A message that they
-// do not understand, such as a kind of selector from a later version, purges
-// everything there: see [Index.Purge].
+// its [Selector] as JSON; each purges its own Index with it. A kind of selector that
+// they do not know, of a later version, purges everything there: see [Index.Purge].
+// After a message that is no JSON they are Unsure of everything.
 //
 // All machines receive the announcements in one order. What one has stored for the
 // others names the last announcement that it had received when it asked the origin
@@ -86,6 +86,20 @@
 //  4. A machine that starts reads the announcements from the beginning of the run. It
 //     takes nothing from the shared store before it has read them all, and nothing
 //     from its disk without validation before it has received its own greeting.
+//
+// A machine that cannot reach the server does not hear of purges, and knows that. It goes
+// on with what it has, but asks at each use: [Purger.CatchUp] tries to reach the server,
+// from then on. So a machine that could reach it again serves nothing that was purged
+// meanwhile, not even at the first request:
+//
+//   - The server cannot be reached: neither could the others have told this machine.
+//   - It can: the announcements are read before the object is used. If that takes too
+//     long, the object is validated.
+//
+// [Purger.Announce] can wait until all machines have put a purge into effect. Each
+// writes to the shared store how far it has read the announcements, when one asks for
+// that, and every second besides. The last is a sign of life as well; a machine that gives
+// none is named as one that does not have the purge: it may be cut off, and have visitors.
 //
 // Example: an object is stored with the epoch e1, a snapshot is made, the purge e2 hits
 // the object, and the server comes back from the snapshot. A machine that starts then
@@ -120,6 +134,7 @@ type State uint8
 const (
 	Valid State = iota
 	Stale
+	Unsure // nobody knows: as Gone without validation, as Stale with it
 	Gone
 )
 
@@ -143,7 +158,7 @@ type Index struct {
 	clock atomic.Uint64
 
 	mu        sync.RWMutex
-	base      Time // objects from before are of an unknown life
+	base      Time // objects from before are of an unknown life, or purges may have been missed
 	uncertain Time // objects from before may have been purged by other machines meanwhile
 	run       string
 	start     Time
@@ -255,7 +270,16 @@ func (b *Index) forget() {
 	}
 }
 
-// distrust says Stale for every object from before, until trust: this machine may not
+// doubt says Unsure for every object from before: purges may have been missed.
+func (b *Index) doubt() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := b.clock.Load() + 1
+	b.base = Time(n)
+	b.clock.Store(n)
+}
+
+// distrust says Unsure for every object from before, until trust: this machine may not
 // have been there when others have purged.
 func (b *Index) distrust() {
 	b.mu.Lock()
@@ -307,7 +331,7 @@ func (b *Index) look(o *Object, checked *Time) State {
 	}
 	s := b.all.state(since)
 	if o.At > clock || since < max(b.base, b.uncertain) {
-		s = max(s, Stale) // from a life that this index knows nothing of, or not all
+		s = max(s, Unsure) // from a life that this index knows nothing of, or not all
 	}
 	if s != Gone {
 		s = max(s, b.tagged(o, since), b.placed(o, since))

@@ -366,7 +366,7 @@ func TestLives(t *testing.T) {
 
 		fourth := New(0)
 		for _, o := range []*Object{purged, kept, after} {
-			if got := fourth.State(o, nil); got != Stale {
+			if got := fourth.State(o, nil); got != Unsure {
 				t.Errorf("%s is %d in a life that knows nothing", o.URL, got)
 			}
 		}
@@ -375,7 +375,7 @@ func TestLives(t *testing.T) {
 		if err := fifth.Restore(fourth.Save()); err != nil {
 			t.Fatal(err)
 		}
-		if got := fifth.State(kept, nil); got != Stale {
+		if got := fifth.State(kept, nil); got != Unsure {
 			t.Errorf("what was unknown in the last life is %d", got)
 		}
 	})
@@ -389,7 +389,7 @@ func TestClockOfTheWallSetBack(t *testing.T) {
 	saved := first.Save()
 
 	unrestored := New(0)
-	if got := unrestored.State(o, nil); got != Stale {
+	if got := unrestored.State(o, nil); got != Unsure {
 		t.Errorf("an object from the future is %d", got)
 	}
 	second := New(0)
@@ -405,7 +405,7 @@ func TestClockOfTheWallSetBack(t *testing.T) {
 	}
 }
 
-// TestRestoreRefuses damage anywhere, and then says Stale.
+// TestRestoreRefuses damage anywhere, and then says Unsure.
 func TestRestoreRefuses(t *testing.T) {
 	b := New(0)
 	o := at(b, "http://h/", "t")
@@ -417,8 +417,8 @@ func TestRestoreRefuses(t *testing.T) {
 		b := New(0)
 		if b.Restore(bad) == nil {
 			t.Errorf("%s is accepted", what)
-		} else if b.State(o, nil) != Stale {
-			t.Errorf("%s: an old object is not stale", what)
+		} else if b.State(o, nil) != Unsure {
+			t.Errorf("%s: an old object is not unsure", what)
 		}
 	}
 	tail := len(Record(Selector{Host: "g"}, b.Now()))

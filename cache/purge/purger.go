@@ -14,6 +14,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -22,6 +23,7 @@ import (
 
 	"millrace/cache/key"
 	"millrace/internal/lane"
+	"millrace/store"
 )
 
 // maxMessage is the longest announcement: the least that a Publish takes.
@@ -35,6 +37,12 @@ type Options struct {
 	Alike func(Selector) []Selector
 	// Publish tells other machines, this one included; nil: there are none.
 	Publish func(ctx context.Context, message []byte) error
+	// Announce is Publish for a message that all machines acknowledge. await returns when
+	// they have, or with the names of those that have not when its context ends. nil: they
+	// cannot.
+	Announce func(ctx context.Context, message []byte) (await func(context.Context) ([]string, error), err error)
+	// Line is what the messages of other machines come over; nil: it is never cut.
+	Line Line
 	// Journal is a file that keeps purges over a restart; empty: none.
 	Journal string
 	// Outbox is a folder for announcements that Publish has failed for; empty: they
@@ -42,6 +50,16 @@ type Options struct {
 	Outbox   string
 	Purged   func() // called for each purge
 	ErrorLog *slog.Logger
+}
+
+// Line knows whether messages of other machines may have been published that this one has
+// not received.
+type Line interface {
+	// Heard reports whether this machine is connected and has received everything.
+	Heard() bool
+	// CatchUp tries that from now on. A store.ErrDown means that this machine is cut off;
+	// any other error, that it is not, but has not received everything in time.
+	CatchUp(ctx context.Context) error
 }
 
 // Purger purges. It must be closed.
@@ -116,6 +134,62 @@ func (p *Purger) Time(epoch string) (at Time, known bool) { return p.order.time(
 // receive it. An error means that it may not survive a crash, or that the others have
 // not been notified yet: they will be when the shared store answers again.
 func (p *Purger) Purge(ctx context.Context, s Selector) error {
+	return p.purgeBy(ctx, s, p.o.Publish)
+}
+
+// MissingError tells which machines may still use what was purged.
+type MissingError struct {
+	Machines []string // each with what is known of it
+}
+
+// Error implements error.
+func (e *MissingError) Error() string {
+	return "purged here, but not yet on " + strings.Join(e.Machines, "; ")
+}
+
+// Announce is Purge for who wants to know when the other machines have it. await waits until
+// it has taken effect on all of them, or its context ends: then the error is a
+// [MissingError].
+func (p *Purger) Announce(ctx context.Context, s Selector) (await func(context.Context) error, err error) {
+	if p.o.Announce == nil {
+		return func(context.Context) error { return nil }, p.Purge(ctx, s)
+	}
+	var acknowledged func(context.Context) ([]string, error)
+	err = p.purgeBy(ctx, s, func(ctx context.Context, message []byte) (err error) {
+		acknowledged, err = p.o.Announce(ctx, message)
+		return err
+	})
+	return func(ctx context.Context) error {
+		if acknowledged == nil {
+			return nil // it was not announced, as err says
+		}
+		missing, err := acknowledged(ctx)
+		if err != nil {
+			return fmt.Errorf("purged here, and announced; whether all machines have it is not known: %w", err)
+		}
+		if len(missing) > 0 {
+			return &MissingError{missing}
+		}
+		return nil
+	}, err
+}
+
+// Heard reports whether no purge of another machine can have been missed so far, but for
+// those that are on their way.
+func (p *Purger) Heard() bool { return p.o.Line == nil || p.o.Line.Heard() }
+
+// CatchUp is for a machine that has not: see the package's comment. false means that what it
+// has must be validated before its next use.
+func (p *Purger) CatchUp(ctx context.Context) bool {
+	err := p.o.Line.CatchUp(ctx)
+	return err == nil || errors.Is(err, store.ErrDown)
+}
+
+// Behind is called when Heard becomes false: answers that are ready are no longer sure.
+func (p *Purger) Behind() { p.generation.Invalidate() }
+
+// purgeBy is Purge with a way to tell the others.
+func (p *Purger) purgeBy(ctx context.Context, s Selector, publish func(context.Context, []byte) error) error {
 	if err := s.Check(); err != nil {
 		return err
 	}
@@ -133,7 +207,7 @@ func (p *Purger) Purge(ctx context.Context, s Selector) error {
 	p.order.announceOwn(a, func() Time { done = p.purge(s); return done[0].at })
 	err := p.journal.add(done)
 	if merr == nil {
-		merr = p.o.Publish(ctx, message)
+		merr = publish(ctx, message)
 	}
 	if merr != nil { // it may be heard nevertheless: then it takes effect twice
 		err = errors.Join(err, p.later(a, merr))
@@ -198,12 +272,10 @@ func (p *Purger) Began(run string) {
 // missed is called when announcements of other machines may be missing. Everything older
 // is validated before its next use here, and has no place in the order of purges any more.
 func (p *Purger) missed(run string) {
-	p.purge(Selector{All: true}) // first: what is younger has another number
+	p.doubt() // first: what is younger has another number
 	unheard := p.order.restart()
 	p.o.Index.setRun(run)
-	if err := p.journal.save(); err != nil {
-		p.o.ErrorLog.Warn("that purges of other machines may be missing may not survive a restart", "err", err)
-	}
+	p.saveDoubt()
 	if p.o.Publish == nil {
 		return
 	}
@@ -213,6 +285,18 @@ func (p *Purger) missed(run string) {
 		}
 	}
 	p.start(p.announce) // this machine's place in the order
+}
+
+// doubt has everything validated before its next use here.
+func (p *Purger) doubt() {
+	p.o.Index.doubt()
+	p.generation.Invalidate()
+}
+
+func (p *Purger) saveDoubt() {
+	if err := p.journal.save(); err != nil {
+		p.o.ErrorLog.Warn("that purges of other machines may be missing may not survive a restart", "err", err)
+	}
 }
 
 // errUnheard is why an announcement that was published is published again.
@@ -230,7 +314,9 @@ func (p *Purger) Message(message []byte, lost bool) {
 	var a announcement
 	if err := json.Unmarshal(message, &a); err != nil {
 		p.o.ErrorLog.Warn("another machine said what this one does not understand; everything is validated before its next use", "err", err)
-		a.Purge = Selector{All: true}
+		p.doubt()
+		p.saveDoubt()
+		return
 	}
 	var done []purged
 	p.order.receive(a.ID, p.o.Index, func() {

@@ -26,6 +26,9 @@ const (
 	kindClock = 'c' // soft is the clock
 	kindEnd   = 'e' // soft is the number of records between
 	kindRun   = 'r' // the text is what Index.Run says
+	// kindUnsure is of the moment (soft) up to which nothing is sure. To versions that do
+	// not know the kind it is a soft purge of everything.
+	kindUnsure = '?'
 )
 
 // errDamaged tells nothing to a user but that it is.
@@ -53,10 +56,11 @@ func (b *Index) Save() []byte {
 		{kindURL, b.urls.old.names},
 		{kindURL, b.urls.young.names},
 	}
+	out = appendRecord(out, kindAll, "", b.all)
 	// What an index that was not restored says of old objects holds in its next life.
-	out = appendRecord(out, kindAll, "", times{max(b.all.soft, b.base), b.all.hard})
+	out = appendRecord(out, kindUnsure, "", times{soft: b.base})
 	out = appendRecord(out, kindRun, b.run, times{})
-	count := 2
+	count := 3
 	for _, p := range b.globs.list {
 		out = appendRecord(out, p.kind, p.text, p.times)
 		count++
@@ -106,8 +110,7 @@ type record struct {
 }
 
 // Restore loads what Save wrote, and what was appended to it; with an error the
-// index treats everything from before as softly purged. It must come before the
-// first Now.
+// index is Unsure of everything from before. It must come before the first Now.
 func (b *Index) Restore(saved []byte) error {
 	records, clock, err := parse(saved)
 	if err != nil {
@@ -118,9 +121,15 @@ func (b *Index) Restore(saved []byte) error {
 	if Time(b.clock.Load()) != b.start {
 		return errors.New("restoring what was purged: the index is in use already")
 	}
+	b.base = 0
 	for _, r := range records {
 		if r.kind == kindRun {
 			b.run = r.text
+			continue
+		}
+		clock = max(clock, r.times.latest())
+		if r.kind == kindUnsure {
+			b.base = max(b.base, r.times.soft)
 			continue
 		}
 		e, err := restored(r)
@@ -129,9 +138,7 @@ func (b *Index) Restore(saved []byte) error {
 			e = entry{kind: kindAll}
 		}
 		b.note(e, r.times)
-		clock = max(clock, r.times.latest())
 	}
-	b.base = 0
 	b.clock.Store(uint64(max(b.start, clock+1)))
 	return nil
 }

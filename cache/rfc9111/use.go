@@ -70,6 +70,12 @@ func (c Control) bare(name string) bool {
 // without Cache-Control and Pragma.
 func (d Demand) Neutral() bool { return d == Demand{} }
 
+// Validated is d for who may get nothing that was not validated, whatever the client accepts.
+func (d Demand) Validated() Demand {
+	d.noCache = true
+	return d
+}
+
 // Use decides over a stored response at a time (4.2, 4.2.4). soft means that it
 // has been purged softly: fresh counts as stale.
 func (f *Facts) Use(d Demand, now time.Time, soft bool) Use {

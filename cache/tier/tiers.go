@@ -60,8 +60,11 @@ type Options struct {
 	Disk, Shared store.Store // nil: none. They stay the caller's
 	Purges       *purge.Index
 	Order        Order
-	Evicted      func() // called for each key that memory drops to make room
-	ErrorLog     *slog.Logger
+	// Ahead is how far this machine's clock is ahead of the shared store's, by which the
+	// times there are; nil: not at all.
+	Ahead    func() time.Duration
+	Evicted  func() // called for each key that memory drops to make room
+	ErrorLog *slog.Logger
 }
 
 // Tiers are memory and the slower places for answers.
@@ -90,6 +93,9 @@ func New(o Options) (*Tiers, error) {
 	t := &Tiers{
 		Memory: memory, o: o, queue: make(chan entry, writeQueue), done: make(chan struct{}),
 		inMemory: min(o.Largest, max(o.Budget/inMemoryShare, 64<<10)),
+	}
+	if o.Ahead == nil {
+		t.o.Ahead = func() time.Duration { return 0 }
 	}
 	if o.Disk != nil {
 		t.asked = new(disk.Admission)
@@ -217,6 +223,7 @@ func (t *Tiers) read(ctx context.Context, from store.Store, key, tier string) (*
 		if o.Owner.At, known = t.o.Order.Time(rec.Epoch); !known {
 			return nil, nil // it may be older than a purge that this machine has never heard of
 		}
+		o.Facts.Received = o.Facts.Received.Add(t.o.Ahead())
 	}
 	if tier == Disk && found.Size > promoteLargest {
 		o.Disk = key

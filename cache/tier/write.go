@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"millrace/cache/fill"
 	"millrace/cache/object"
@@ -76,13 +77,18 @@ func (t *Tiers) writeUntilStop(ctx context.Context) {
 // write puts one object into the slower tiers. That it cannot is not a loss: it
 // is in memory, and the upstream has it.
 func (t *Tiers) write(ctx context.Context, e entry) {
-	head, err := e.object.Encode(t.o.Order.Epoch(e.object.Owner.At))
-	if err != nil {
-		return
-	}
+	epoch := t.o.Order.Epoch(e.object.Owner.At)
 	for _, to := range []store.Store{t.o.Disk, t.o.Shared} {
 		if to == nil {
 			continue
+		}
+		ahead := time.Duration(0)
+		if to == t.o.Shared {
+			ahead = t.o.Ahead()
+		}
+		head, err := e.object.Encode(epoch, ahead)
+		if err != nil {
+			return
 		}
 		w, err := to.Create(ctx, t.storeKey(e.key, e.object), e.object.Size)
 		if err != nil {
@@ -171,7 +177,7 @@ func (s *overflow) Write(p []byte) (int, error) {
 // not be kept; it is discarded then.
 func (t *Tiers) Commit(key string, o *object.Object, body *fill.Body) bool {
 	w, ok := body.Overflowed().(*overflow)
-	head, err := o.Encode(t.o.Order.Epoch(o.Owner.At))
+	head, err := o.Encode(t.o.Order.Epoch(o.Owner.At), 0)
 	if !ok || err != nil {
 		Discard(body)
 		return false

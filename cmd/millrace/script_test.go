@@ -317,11 +317,11 @@ func environment(ts *testscript.TestScript) []string {
 	return out
 }
 
-// signal NAME TERM|INT|HUP|USR1|USR2|KILL sends a signal.
+// signal NAME TERM|INT|HUP|USR1|USR2|STOP|CONT|KILL sends a signal.
 func signalServer(ts *testscript.TestScript, neg bool, args []string) {
-	signals := map[string]os.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "HUP": syscall.SIGHUP, "USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2, "KILL": syscall.SIGKILL}
+	signals := map[string]os.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "HUP": syscall.SIGHUP, "USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2, "STOP": syscall.SIGSTOP, "CONT": syscall.SIGCONT, "KILL": syscall.SIGKILL}
 	if neg || len(args) != 2 || signals[args[1]] == nil {
-		ts.Fatalf("usage: signal NAME TERM|INT|HUP|USR1|USR2|KILL")
+		ts.Fatalf("usage: signal NAME TERM|INT|HUP|USR1|USR2|STOP|CONT|KILL")
 	}
 	ts.Check(server(ts, args[0]).cmd.Process.Signal(signals[args[1]]))
 }

@@ -2,6 +2,7 @@ package apache
 
 import (
 	"fmt"
+	"net/netip"
 	"net/textproto"
 	"regexp"
 	"slices"
@@ -10,6 +11,13 @@ import (
 	"millrace/importer/draft"
 	"millrace/importer/plan"
 )
+
+// way is one set of values for which the conditions of a RewriteRule hold. Conditions
+// with [OR] have several.
+type way struct {
+	plan.Cond
+	groups map[int]string // what %1 stands for
+}
 
 // fileTest is a condition on whether a file exists, such as -f.
 type fileTest struct {
@@ -24,7 +32,7 @@ type condition struct {
 	line *draft.Directive
 	or   bool
 	file *fileTest
-	ways []plan.Way // where one of them holds, so does the condition; it never does where there is none
+	ways []way // where one of them holds, so does the condition; it never does where there is none
 	err  error
 	skip bool // it always holds here
 	who  bool // it looks at the client, and so may keep somebody out
@@ -73,44 +81,55 @@ func (c *condition) compare(t *site, name, value string, ignoreCase bool) {
 		c.err = err
 		return
 	}
-	one := func(o plan.Cond, err error) { c.ways, c.err = []plan.Way{{Cond: o}}, err }
+	one := func(o plan.Cond) { c.ways = append(c.ways, way{Cond: o}) }
 	switch name {
 	case "HTTPS", "ENV:HTTPS", "SERVER_PORT", "SERVER_PORT_SECURE", "REQUEST_SCHEME":
 		values := map[string][2]string{"HTTPS": {"on", "off"}, "ENV:HTTPS": {"on", ""}, "SERVER_PORT": {"443", "80"}, "SERVER_PORT_SECURE": {"1", "0"}, "REQUEST_SCHEME": {"https", "http"}}[name]
-		c.ways = m.Protocol(values[0], values[1])
-		c.skip = len(c.ways) == 1 && c.ways[0].Everything()
+		switch s, p := m.matches(values[0]), m.matches(values[1]); {
+		case s && p:
+			c.skip = true
+		case s:
+			one(plan.Cond{Protocol: "https"})
+		case p:
+			one(plan.Cond{Protocol: "http"})
+		}
 	case "HTTP_HOST", "SERVER_NAME":
-		c.ways = t.Hosts(m)
+		c.ways = t.hostWays(m)
 	case "REQUEST_URI", "$PATH":
-		if name == "$PATH" && m.Expr != "" {
-			m.Expr = below(m.Expr, "/")
+		if name == "$PATH" && m.expr != "" {
+			m.expr = below(m.expr, "/")
 		}
 		c.ways = pathWays(m)
 	case "THE_REQUEST":
-		expr, err := ofRequestLine(m.Expr)
-		if err != nil || m.Not {
+		expr, err := ofRequestLine(m.expr)
+		if err != nil || m.not {
 			c.err = fmt.Errorf("write the path of the request line as path or regex: %s", value)
 			return
 		}
-		c.ways = pathWays(plan.Comparison{Expr: expr})
+		c.ways = pathWays(match{expr: expr})
 	case "REQUEST_METHOD":
-		one(m.Methods())
+		c.methods(m, value)
 	case "REMOTE_ADDR":
-		one(m.Addresses())
+		c.addresses(m)
 	case "QUERY_STRING":
 		c.query(m)
 	case "ENV:REDIRECT_STATUS":
-		c.skip = m.Holds("")
+		c.skip = m.matches("")
 	case "HTTP_COOKIE":
-		one(plan.Header("Cookie", m.Value()), nil)
+		one(header("Cookie", m.value()))
 	default:
 		field, ok := headerOf(name)
 		if !ok {
 			c.err = fmt.Errorf("there is no condition on %%{%s}", name)
 			return
 		}
-		one(plan.Header(field, m.Value()), nil)
+		one(header(field, m.value()))
 	}
+}
+
+// header is a condition on a field of the request.
+func header(field, value string) plan.Cond {
+	return plan.Cond{Header: map[string]string{field: value}}
 }
 
 // headerOf is the request field that a variable stands for.
@@ -122,36 +141,113 @@ func headerOf(name string) (string, bool) {
 	return textproto.CanonicalMIMEHeaderKey(strings.ReplaceAll(field, "_", "-")), is
 }
 
-// matcher is the comparison of a RewriteCond.
-func matcher(value string, ignoreCase bool) (m plan.Comparison, err error) {
-	value, m.Not = strings.CutPrefix(value, "!")
+// match is a comparison: by an expression, or with a text.
+type match struct {
+	not  bool
+	expr string // "": exact
+	text string
+	fold bool
+}
+
+func matcher(value string, ignoreCase bool) (m match, err error) {
+	value, m.not = strings.CutPrefix(value, "!")
+	m.fold = ignoreCase
 	switch {
 	case strings.HasPrefix(value, "="):
-		m.Text = strings.Trim(value[1:], `"`)
+		m.text = strings.Trim(value[1:], `"`)
 		if ignoreCase {
-			m.Expr = "(?i)" + m.Expression()
+			m.expr = "(?i)^" + regexp.QuoteMeta(m.text) + "$"
 		}
 		return m, nil
 	case strings.HasPrefix(value, "<"), strings.HasPrefix(value, ">"), strings.HasPrefix(value, "-"), strings.HasPrefix(value, "expr"):
 		return m, fmt.Errorf("%q is no comparison that rules have", value)
 	}
-	if m.Expr, err = expression(value, ignoreCase); m.Expr == "" || m.Expr == "(?i)" {
-		m.Expr = ".*"
+	if m.expr, err = expression(value, ignoreCase); err != nil {
+		return m, err
 	}
-	return m, err
+	if m.expr == "" || m.expr == "(?i)" {
+		m.expr = ".*"
+	}
+	return m, nil
 }
 
-// pathWays are the ways for the path, whose groups the rule takes over as its own.
-func pathWays(m plan.Comparison) []plan.Way {
-	w := plan.Way{Cond: m.Paths()}
-	if w.Regex == "" {
-		return []plan.Way{w}
+func (m match) matches(text string) bool {
+	if m.expr == "" {
+		return (text == m.text) != m.not
 	}
-	w.Groups = map[int]string{}
-	for i := range regexp.MustCompile(w.Regex).NumSubexp() + 1 {
-		w.Groups[i] = fmt.Sprintf("{%d}", i)
+	return regexp.MustCompile(m.expr).MatchString(text) != m.not
+}
+
+// anchored is the comparison as an expression.
+func (m match) anchored() string {
+	if m.expr == "" {
+		return "^" + regexp.QuoteMeta(m.text) + "$"
 	}
-	return []plan.Way{w}
+	return m.expr
+}
+
+// value is the comparison as a rule writes it: a text, or ~ and an expression.
+func (m match) value() string {
+	if m.expr == "" {
+		return plan.Value(m.text, m.not)
+	}
+	if text, ok := literal(m.expr); ok && !m.fold && !strings.ContainsAny(text, "*!~") {
+		return plan.Value(text, m.not)
+	}
+	return plan.Match(m.expr, m.not)
+}
+
+// hostWays are conditions on the host. Where the names of the site are known, each
+// that an expression matches is written.
+func (t *site) hostWays(m match) (ways []way) {
+	names := slices.DeleteFunc(slices.Clone(t.Server.Names), func(n string) bool { return strings.HasPrefix(n, "*") })
+	expr := strings.TrimPrefix(m.anchored(), "(?i)")
+	if !m.not && (m.expr == "" || len(names) > 0) {
+		re := regexp.MustCompile("(?i)" + expr)
+		for _, name := range names {
+			if g := re.FindStringSubmatch(name); g != nil {
+				groups := map[int]string{}
+				for i, v := range g {
+					groups[i] = v
+				}
+				ways = append(ways, way{Cond: plan.Cond{Host: []string{name}}, groups: groups})
+			}
+		}
+		if len(ways) > 0 {
+			return merged(ways, re)
+		}
+		if len(names) > 0 && len(names) == len(t.Server.Names) && !t.Server.Any {
+			return nil // none of the site's names is like it
+		}
+	}
+	if body, is := strings.CutSuffix(expr, "$"); is && !strings.HasSuffix(body, `\`) {
+		expr = body + `\.?(?::\d+)?$`
+	}
+	return []way{{Cond: header("Host", plan.Match("(?i)"+expr, m.not))}}
+}
+
+// merged are ways that differ in the host alone as one, where no groups differ.
+func merged(ways []way, re *regexp.Regexp) []way {
+	if re.NumSubexp() > 0 {
+		return ways
+	}
+	all := ways[0]
+	for _, w := range ways[1:] {
+		all.Host = append(all.Host, w.Host...)
+	}
+	return []way{all}
+}
+
+func pathWays(m match) []way {
+	expr := m.anchored()
+	if m.not {
+		return []way{{Cond: plan.Cond{Except: []string{"~" + expr}}}}
+	}
+	groups := map[int]string{} // the rule takes them over as its own
+	for i := range regexp.MustCompile(expr).NumSubexp() + 1 {
+		groups[i] = fmt.Sprintf("{%d}", i)
+	}
+	return []way{{Cond: plan.Cond{Regex: expr}, groups: groups}}
 }
 
 // ofRequestLine is the part of an expression for the line of a request that is
@@ -181,10 +277,55 @@ func ofRequestLine(expr string) (string, error) {
 	return expression(path, fold)
 }
 
+func (c *condition) methods(m match, value string) {
+	text := strings.TrimPrefix(value, "!")
+	list := regexp.MustCompile(`^\^?\(?(?:\?:)?([A-Za-z|]+)\)?\$?$`).FindStringSubmatch(strings.TrimPrefix(text, "="))
+	if list == nil {
+		c.err = fmt.Errorf("methods are a list, as in [GET, POST]: %s is another expression", value)
+		return
+	}
+	var methods []string
+	for name := range strings.SplitSeq(list[1], "|") {
+		if name == "" {
+			c.err = fmt.Errorf("methods are a list, as in [GET, POST]: %s has an empty one", value)
+			return
+		}
+		if m.not {
+			name = "!" + name
+		}
+		methods = append(methods, strings.ToUpper(name))
+	}
+	c.ways = []way{{Cond: plan.Cond{Method: methods}}}
+}
+
+// addresses reads expressions for addresses as the networks that they mean.
+func (c *condition) addresses(m match) {
+	text := m.text
+	if m.expr != "" {
+		if l, ok := literal(m.expr); ok {
+			text = l
+		} else if part, is := strings.CutPrefix(m.expr, "^"); is {
+			text = strings.ReplaceAll(part, `\.`, ".")
+			if !strings.HasSuffix(text, ".") {
+				text = "" // 10.1 would also be 10.10
+			}
+		}
+	}
+	net, err := network(text)
+	if _, bad := netip.ParseAddr(text); err != nil || bad != nil && !strings.HasSuffix(text, ".") && !strings.Contains(text, "/") {
+		c.err = fmt.Errorf("write address with the networks that are meant")
+		return
+	}
+	if m.not {
+		net = "!" + net
+	}
+	c.ways = []way{{Cond: plan.Cond{Address: []string{net}}}}
+}
+
 // query reads expressions for a query as ones for its parameters.
-func (c *condition) query(m plan.Comparison) {
+func (c *condition) query(m match) {
 	c.who = true
-	expr := strings.TrimPrefix(m.Expression(), "(?i)")
+	expr := strings.TrimPrefix(m.anchored(), "(?i)")
 	if expr == "^$" || expr == "." || expr == ".+" {
 		c.err = fmt.Errorf("whether there is a query is no condition: name a parameter of it")
 		return
@@ -212,17 +353,17 @@ func (c *condition) query(m plan.Comparison) {
 	} else {
 		value = "*"
 	}
-	if bare, ok := plan.Literal(strings.TrimPrefix(value, "~")); ok && !strings.ContainsAny(bare, "*!~") {
+	if bare, ok := literal(strings.TrimPrefix(value, "~")); ok && !strings.ContainsAny(bare, "*!~") {
 		value = bare
 	}
-	if m.Not {
+	if m.not {
 		value = "!" + value
 	}
-	c.ways = []plan.Way{{Cond: plan.Cond{Query: map[string]string{name: value}}, Groups: groups}}
+	c.ways = []way{{Cond: plan.Cond{Query: map[string]string{name: value}}, groups: groups}}
 }
 
 // or joins ways that differ in one header alone: their expressions become one.
-func or(ways []plan.Way) (out []plan.Way) {
+func or(ways []way) (out []way) {
 	for _, w := range ways {
 		joined := false
 		if i := len(out) - 1; i >= 0 {
@@ -235,11 +376,11 @@ func or(ways []plan.Way) (out []plan.Way) {
 	return out
 }
 
-func joinedHeaders(a, b plan.Way) (plan.Way, bool) {
-	bare := func(w plan.Way) bool {
+func joinedHeaders(a, b way) (way, bool) {
+	bare := func(w way) bool {
 		rest := w.Cond
 		rest.Header = nil
-		return rest.Everything() && len(w.Header) == 1 && len(w.Groups) == 0
+		return rest.Everything() && len(w.Header) == 1 && len(w.groups) == 0
 	}
 	if !bare(a) || !bare(b) {
 		return a, false
@@ -251,7 +392,7 @@ func joinedHeaders(a, b plan.Way) (plan.Way, bool) {
 		if !ok || !strings.HasPrefix(v, "~") || !strings.HasPrefix(w, "~") || fold != strings.HasPrefix(w, "~(?i)") || len(v)+len(w) > longest {
 			return a, false
 		}
-		a.Cond = plan.Header(name, v+"|"+strings.TrimPrefix(w[1:], "(?i)")) // the flag in front is for both
+		a.Cond = header(name, v+"|"+strings.TrimPrefix(w[1:], "(?i)")) // the flag in front is for both
 	}
 	return a, true
 }

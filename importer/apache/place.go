@@ -76,7 +76,7 @@ func (t *site) place(p *place) {
 	if p.guard.why != "" {
 		t.Close(p.guard.line, p.guard.why)
 	}
-	p.job = t.answer(p, p.layers, p.guard, p.path)
+	p.node = t.answer(p, p.layers, p.guard, p.path)
 	t.placeRules(p, p.guard)
 	if p.proxy != nil && p.proxy.Arg(0) == p.path && p.path != "/" {
 		// The path without its slash is a folder's, with what is said of that.
@@ -108,30 +108,40 @@ func must(c plan.Cond, _ error) plan.Cond { return c }
 
 // answer is the route of a place, or of some of its files. For these its key is a name,
 // such as @admin, so that no part of the path is taken away.
-func (t *site) answer(p *place, layers []layer, g guard, key string) *plan.Route {
+func (t *site) answer(p *place, layers []layer, g guard, key string) *draft.Node {
 	if g.closed {
-		r := &plan.Route{Action: plan.Deny(403)}
-		t.headers(layers, r)
-		return r
+		node := draft.Denied(403)
+		t.headers(layers, node)
+		return node
 	}
-	r := t.routeOptions(p, layers, g, t.job(p, layers, key))
-	t.bodySize(layers, r)
-	return r
+	node := t.job(p, layers, key)
+	if g.access != nil {
+		node.Set("access", g.access.Clone())
+	}
+	if g.auth != nil {
+		node.Set("auth", g.auth.Clone())
+	}
+	if node.Get("respond") == nil {
+		t.errorPages(layers, node)
+		t.headers(layers, node)
+		t.bodySize(layers, node)
+	}
+	return node
 }
 
 // job is the job of a route: a proxy, or static, with php beside it.
-func (t *site) job(p *place, layers []layer, key string) *plan.Route {
+func (t *site) job(p *place, layers []layer, key string) *draft.Node {
 	if p.proxy != nil {
 		return t.proxy(p, layers)
 	}
-	r := &plan.Route{}
-	static := &r.Static
-	static.Root = p.dir
+	node, static := draft.Map(), draft.Map()
+	dir := p.dir
 	if strings.HasPrefix(key, "@") { // a name takes nothing away
-		if cut, is := strings.CutSuffix(slashed(p.dir), strings.TrimPrefix(p.path, "/")); is {
-			static.Root = cmp.Or(strings.TrimSuffix(cut, "/"), "/")
+		if cut, is := strings.CutSuffix(slashed(dir), strings.TrimPrefix(p.path, "/")); is {
+			dir = cmp.Or(strings.TrimSuffix(cut, "/"), "/")
 		}
 	}
+	static.Set("root", draft.Text(dir))
 	var scripts []string
 	if d := lastIn(layers, "directoryindex"); d != nil {
 		var pages []string
@@ -141,33 +151,38 @@ func (t *site) job(p *place, layers []layer, key string) *plan.Route {
 				scripts = append(scripts, name)
 			case strings.ContainsAny(name, "/") || strings.EqualFold(name, "disabled"):
 				t.im.Leave(d, "an index is the name of a file in its folder")
-			case !slices.Contains([]string{"index.cgi", "index.pl", "index.xhtml"}, name):
+			default:
 				pages = append(pages, name)
 			}
 		}
-		if !slices.Equal(pages, []string{"index.html"}) {
-			static.Index = pages
+		pages = slices.DeleteFunc(pages, func(n string) bool { return slices.Contains([]string{"index.cgi", "index.pl", "index.xhtml"}, n) })
+		if len(pages) > 0 && !slices.Equal(pages, []string{"index.html"}) {
+			static.Set("index", draft.Texts(pages...))
 		}
 		t.im.Used(d)
 	}
-	static.Listing = t.listing(layers)
+	if t.listing(layers) {
+		static.Set("listing", draft.Number(true))
+	}
 	t.types(layers, static)
-	static.CleanURLs = slices.ContainsFunc(t.clean, func(u string) bool { return strings.HasPrefix(p.path, u) })
-	static.CacheControl = t.expires(layers)
+	if slices.ContainsFunc(t.clean, func(u string) bool { return strings.HasPrefix(p.path, u) }) {
+		static.Set("clean_urls", draft.Number(true))
+	}
+	if rules := t.expires(layers); rules.Len() > 0 {
+		static.Set("cache_control", rules.Flow())
+	}
+	node.Set("static", static.Flow())
 	if t.php != "" {
-		if static.CacheControl != nil {
+		if node.Get("static").Get("cache_control") != nil {
 			for _, d := range allIn(layers, "expiresdefault") {
 				t.im.Partly(d, "it is for files: what PHP answers says itself how long it holds")
 			}
 		}
-		if d := lastIn(layers, "directoryindex"); d != nil && !strings.HasSuffix(d.Arg(0), ".php") {
-			t.im.Partly(d, "beside PHP, a folder's index.php comes before its pages")
-		}
-		t.addPHP(p, r, scripts, key)
+		t.addPHP(p, node, scripts, key)
 	} else if f, is := t.frontOf(p.path); is { // a page, or PHP of another place
-		r.Try = f.try()
+		node.Set("try", f.try())
 	}
-	return r
+	return node
 }
 
 // listing reports whether folders without an index are listed.
@@ -200,8 +215,8 @@ func (t *site) listing(layers []layer) (on bool) {
 }
 
 // types translates the media types of files.
-func (t *site) types(layers []layer, static *plan.Static) {
-	static.Types = map[string]string{}
+func (t *site) types(layers []layer, static *draft.Node) {
+	types := draft.Map()
 	for _, d := range allIn(layers, "addtype") {
 		if isPHPType(d.Arg(0)) {
 			continue
@@ -210,16 +225,17 @@ func (t *site) types(layers []layer, static *plan.Static) {
 		for _, ext := range d.Args[min(1, len(d.Args)):] {
 			ext = "." + strings.TrimPrefix(strings.ToLower(ext), ".")
 			if draft.TypeOf(ext) != d.Arg(0) && strings.Contains(d.Arg(0), "/") {
-				static.Types[ext] = d.Arg(0)
+				types.Set(ext, draft.Text(d.Arg(0)))
 			}
 		}
 	}
+	static.Fill("types", types.Flow())
 	if d := lastIn(layers, "adddefaultcharset"); d != nil {
 		switch charset := strings.ToLower(d.Arg(0)); charset {
 		case "utf-8", "on", "off":
 			t.im.Standard(d, "content types are built in, UTF-8 for text")
 		default:
-			static.Charset = charset
+			static.Set("charset", draft.Text(charset))
 			t.im.Used(d)
 		}
 	}
@@ -228,12 +244,13 @@ func (t *site) types(layers []layer, static *plan.Static) {
 func isPHPType(name string) bool { return strings.Contains(name, "php") }
 
 // errorPages translates ErrorDocument. The status of an answer stays as it is.
-func (t *site) errorPages(layers []layer, r *plan.Route) {
+func (t *site) errorPages(layers []layer, node *draft.Node) {
+	pages := draft.Map()
 	for _, d := range allIn(layers, "errordocument") {
 		status, page := d.Arg(0), d.Arg(1)
 		switch {
 		case strings.EqualFold(page, "default"):
-			r.Errors.Set(status, "")
+			pages.Remove(status)
 			t.im.Used(d)
 		case !regexp.MustCompile(`^[45]\d\d$`).MatchString(status):
 			t.im.Leave(d, "pages are for the statuses 400 to 599")
@@ -245,27 +262,33 @@ func (t *site) errorPages(layers []layer, r *plan.Route) {
 				continue
 			}
 			t.im.Used(d)
-			r.Errors.Set(status, page)
+			pages.Set(status, draft.Text(page))
 		}
 	}
-	if d := lastIn(layers, "proxyerroroverride"); len(r.Errors) > 0 && d != nil && strings.EqualFold(d.Arg(0), "on") && (r.Passes() || r.PHP.To != nil) {
-		t.im.Used(d)
-		r.Intercept = true
-		if len(d.Args) > 1 {
-			t.im.Leave(d, "the pages take the place of an application's answers of all their statuses: name only those in errors")
+	if pages.Len() > 0 {
+		node.Set("errors", pages.Flow())
+		if d := lastIn(layers, "proxyerroroverride"); d != nil && strings.EqualFold(d.Arg(0), "on") && (node.Get("proxy") != nil || node.Get("php") != nil) {
+			t.im.Used(d)
+			node.Set("intercept_errors", draft.Number(true))
+			if len(d.Args) > 1 {
+				t.im.Leave(d, "the pages take the place of an application's answers of all their statuses: name only those in errors")
+			}
 		}
 	}
 }
 
-func (t *site) bodySize(layers []layer, r *plan.Route) {
+func (t *site) bodySize(layers []layer, node *draft.Node) {
 	d := t.im.Take(lastIn(layers, "limitrequestbody"))
-	if d == nil || r.PHP.To == nil && !r.Passes() {
+	if d == nil {
+		return
+	}
+	if node.Get("php") == nil && node.Get("proxy") == nil {
 		return
 	}
 	if n := d.Arg(0); n == "0" {
-		r.Body = "1024GiB"
+		node.Set("body_bytes", draft.Number("1024GiB"))
 	} else if regexp.MustCompile(`^\d{1,12}$`).MatchString(n) {
-		r.Body = n + "B"
+		node.Set("body_bytes", draft.Number(n+"B"))
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -31,7 +30,7 @@ type place struct {
 	why    *draft.Directive // what made it a place
 	layers []layer
 
-	job   *plan.Route
+	node  *draft.Node
 	guard guard
 }
 
@@ -45,14 +44,14 @@ type site struct {
 	aliases   []alias
 	places    []*place // the longest path first
 
-	first       []plan.Rule            // of the host itself, before anything is looked for
-	guards      []plan.Rule            // who keeps clients out by the name of a file
-	ordered     []plan.Rule            // folders that Order and Deny close, whatever Require says of their files
-	through     []plan.Rule            // paths that are let through before the front controller
-	changes     []plan.Rule            // of folders: redirects and rewrites
-	last        []plan.Rule            // behind all others
-	clean       []string               // folders in which /about is about.html
-	controllers map[string]*plan.Route // routes of front controllers that get the path in their query
+	first       []plan.Rule // of the host itself, before anything is looked for
+	guards      []plan.Rule // who keeps clients out by the name of a file
+	ordered     []plan.Rule // folders that Order and Deny close, whatever Require says of their files
+	through     []plan.Rule // paths that are let through before the front controller
+	changes     []plan.Rule // of folders: redirects and rewrites
+	last        []plan.Rule // behind all others
+	clean       []string    // folders in which /about is about.html
+	controllers *draft.Node // routes of front controllers that get the path in their query
 
 	fronts map[string]front // by the folder's path: what answers for what is not there
 	php    string           // what runs PHP; "": nothing does
@@ -68,7 +67,7 @@ type alias struct {
 // site translates a virtual host.
 func (im *importer) site(h *host, to *plan.Site) {
 	to.Alone = true
-	t := &site{Site: to, im: im, host: h, fronts: map[string]front{}, controllers: map[string]*plan.Route{}}
+	t := &site{Site: to, im: im, host: h, fronts: map[string]front{}, controllers: draft.Map()}
 	t.collect()
 	t.keptOut()
 	t.elsewhere()
@@ -95,7 +94,7 @@ func (t *site) answersAll() bool {
 		if !t.Server.Any && !slices.ContainsFunc(t.Server.Names, other) {
 			r.If.Host = nil
 		}
-		return r.If.Everything() && r.Do.Rewrite == ""
+		return r.If.Everything() && !r.Is("rewrite")
 	})
 }
 
@@ -218,10 +217,10 @@ func (t *site) byExpression(d *draft.Directive, text string) {
 // must let a client in.
 func (t *site) closeFolder(d *draft.Directive, c plan.Cond) {
 	if t.im.anywhere(d.Block, orders()...) {
-		t.ordered = append(t.ordered, plan.Rule{If: c, Do: plan.Deny(403), Note: d.At()})
+		t.ordered = append(t.ordered, plan.Rule{If: c, Do: draft.Denied(403), Note: d.At()})
 		return
 	}
-	t.guard(c, plan.Deny(403), d.At())
+	t.guard(c, draft.Denied(403), d.At())
 }
 
 // anywhere reports whether lines, or sections among them, have one of some names.
@@ -444,7 +443,7 @@ func allIn(layers []layer, names ...string) (found []*draft.Directive) {
 }
 
 // guard adds a rule that keeps clients out of some paths.
-func (t *site) guard(c plan.Cond, do plan.Action, note string) {
+func (t *site) guard(c plan.Cond, do *draft.Node, note string) {
 	t.guards = append(t.guards, plan.Rule{If: c, Do: do, Note: note})
 }
 
@@ -469,20 +468,20 @@ func (t *site) write() {
 		default:
 			notes = []string{p.why.At() + ": " + p.why.String()}
 		}
-		t.Route(p.path, p.job, notes...)
+		t.Route(p.path, p.node, notes...)
 	}
-	for _, script := range slices.Sorted(maps.Keys(t.controllers)) {
-		t.Route(script, t.controllers[script])
+	for _, script := range t.controllers.Keys() {
+		t.Route(script, t.controllers.Get(script))
 	}
 }
 
 // leadsToGuarded reports whether a rule may give a request a path that a rule
 // which keeps clients out is for.
 func (t *site) leadsToGuarded(r plan.Rule) bool {
-	if r.Do.Rewrite == "" {
+	if !r.Is("rewrite") {
 		return false
 	}
-	to, _, _ := strings.Cut(r.Do.Rewrite, "?")
+	to, _, _ := strings.Cut(r.Do.Get("rewrite").Plain(), "?")
 	return len(t.guards) > 0 && strings.Contains(to, "{") || slices.ContainsFunc(t.guards, func(g plan.Rule) bool {
 		re, err := regexp.Compile(g.If.Regex)
 		return err == nil && g.If.Regex != "" && re.MatchString(to)
@@ -512,22 +511,25 @@ func (p *place) outer(rest []*place) *place {
 
 // sameAs reports whether a place answers just as the place that it is in would.
 func (t *site) sameAs(p, outer *place) bool {
-	a, b := p.job.Clone(), outer.job.Clone()
-	if b.Static.Root != "" {
+	a, b := p.node.Clone(), outer.node.Clone()
+	if root := b.Get("static").Get("root"); root != nil {
 		if p.dir != path.Join(outer.dir, strings.TrimPrefix(p.path, outer.path)) {
 			return false
 		}
-		if a.Static.Root != "" {
-			a.Static.Root = b.Static.Root
+		if a.Get("static") != nil {
+			a.Get("static").Set("root", draft.Text(root.Plain()))
 		}
 	}
-	if b.Passes() && p.proxy != outer.proxy {
+	if b.Get("proxy") != nil && p.proxy != outer.proxy {
 		return false
 	}
 	if front, is := t.frontOf(p.path); is { // the one around it has the same
-		if f, too := t.frontOf(outer.path); too && f == front && a.PHP.To != nil && b.PHP.To != nil {
-			a.Try, b.Try, a.PHP, b.PHP = nil, nil, plan.PHP{}, plan.PHP{}
+		if f, too := t.frontOf(outer.path); too && f == front && a.Get("php") != nil && b.Get("php") != nil {
+			a.Remove("try")
+			b.Remove("try")
+			a.Set("php", draft.Text("x"))
+			b.Set("php", draft.Text("x"))
 		}
 	}
-	return a.Equal(b)
+	return a.String() == b.String()
 }

@@ -13,9 +13,9 @@ import (
 )
 
 // redirect translates redir.
-func (t *site) redirect(args []string, sc *scope, c conds) (plan.Action, error) {
+func (t *site) redirect(_ *draft.Directive, args []string, _ *scope, c conds) (*draft.Node, error) {
 	if len(args) == 0 {
-		return plan.Action{}, errors.New("it has no target")
+		return nil, errors.New("it has no target")
 	}
 	status := 302
 	switch code := strings.Join(args[1:], " "); code {
@@ -25,19 +25,16 @@ func (t *site) redirect(args []string, sc *scope, c conds) (plan.Action, error) 
 	default:
 		n, err := strconv.Atoi(code)
 		if err != nil {
-			return plan.Action{}, fmt.Errorf("%s is no redirect: 301, 302, 303, 307 or 308", code)
+			return nil, fmt.Errorf("%s is no redirect: 301, 302, 303, 307 or 308", code)
 		}
 		status = n
 	}
 	to, err := template(args[0], inRule, c.regex())
 	if err != nil {
-		return plan.Action{}, fmt.Errorf("write the redirect by hand: %w", err)
-	}
-	if sc.strip != "" && (strings.Contains(to, "{path}") || strings.Contains(to, "{uri}")) {
-		return plan.Action{}, fmt.Errorf("write the redirect by hand: the path in it is without %s", sc.strip)
+		return nil, fmt.Errorf("write the redirect by hand: %w", err)
 	}
 	if !strings.HasPrefix(to, "/") && !strings.Contains(to, "://") && !strings.HasPrefix(to, "{") {
-		return plan.Action{}, fmt.Errorf("%q is no address of the site: begin it with / or https://", to)
+		return nil, fmt.Errorf("%q is no address of the site: begin it with / or https://", to)
 	}
 	if !strings.Contains(to, "{uri}") && !strings.ContainsAny(to, "?#") {
 		to += "?" // the query is not added
@@ -46,17 +43,20 @@ func (t *site) redirect(args []string, sc *scope, c conds) (plan.Action, error) 
 }
 
 // respond translates one with a status and a text.
-func (t *site) respond(d *draft.Directive, args []string) (plan.Action, error) {
+func (t *site) respond(d *draft.Directive, args []string) (*draft.Node, error) {
 	body, status := "", 200
 	for _, b := range d.Block {
-		switch {
-		case t.im.told("respond", b):
-		case b.Name != "body":
-			t.im.Leave(b, "it is no part of respond here")
-		default:
+		switch b.Name {
+		case "body":
 			body = b.Arg(0)
-			t.im.Used(b)
+		case "close":
+			t.im.Standard(b, "connections are kept")
+			continue
+		default:
+			t.im.Leave(b, "it is no part of respond here")
+			continue
 		}
+		t.im.Used(b)
 	}
 	switch n, err := strconv.Atoi(last(args)); {
 	case len(args) == 1 && err == nil && len(args[0]) == 3:
@@ -65,24 +65,24 @@ func (t *site) respond(d *draft.Directive, args []string) (plan.Action, error) {
 		body = args[0]
 		if len(args) > 1 {
 			if err != nil {
-				return plan.Action{}, fmt.Errorf("%s is no status", args[1])
+				return nil, fmt.Errorf("%s is no status", args[1])
 			}
 			status = n
 		}
 	}
 	text, err := template(body, inText, "")
 	if err != nil {
-		if a := plan.Refuse(status); !a.None() {
+		if n := plan.Refuse(status); n != nil {
 			t.im.Leave(d, "texts of respond have no variables: it refuses with a short text instead")
-			return a, nil
+			return n, nil
 		}
-		return plan.Action{}, fmt.Errorf("texts of respond have no variables: %w", err)
+		return nil, fmt.Errorf("texts of respond have no variables: %w", err)
 	}
 	return plan.Answer(status, text, "")
 }
 
 // errorAnswer translates error: pages of the site's errors come instead.
-func errorAnswer(args []string) (plan.Action, error) {
+func (t *site) errorAnswer(_ *draft.Directive, args []string) (*draft.Node, error) {
 	status := 500
 	for _, a := range args {
 		if n, err := strconv.Atoi(a); err == nil {
@@ -90,7 +90,7 @@ func errorAnswer(args []string) (plan.Action, error) {
 		}
 	}
 	if status < 400 {
-		return plan.Action{}, fmt.Errorf("%d is not the status of an error", status)
+		return nil, fmt.Errorf("%d is not the status of an error", status)
 	}
 	return plan.Answer(status, "", "")
 }
@@ -98,24 +98,26 @@ func errorAnswer(args []string) (plan.Action, error) {
 // files translates file_server.
 func (t *site) files(d *draft.Directive, sc *scope, a *answer) error {
 	root := sc.root
-	o := plan.Static{Listing: slices.Contains(d.Args, "browse")}
+	o := draft.Map()
+	if slices.Contains(d.Args, "browse") {
+		o.Set("listing", draft.Number(true))
+	}
 	for _, b := range d.Block {
-		if t.im.told("file_server", b) {
-			continue
-		}
 		t.im.Used(b)
 		switch b.Name {
 		case "root":
 			root = t.im.path(b.Arg(0))
 		case "browse":
-			o.Listing = true
+			o.Set("listing", draft.Number(true))
 			if len(b.Args) > 0 || b.Opens {
 				t.im.Standard(b, "lists have a look of their own")
 			}
 		case "index":
-			o.Index = b.Args
+			o.Set("index", draft.OneOrMore(b.Args...))
 		case "hide":
-			t.hide(b, &o)
+			t.hide(b, o)
+		case "precompressed", "disable_canonical_uris", "etag_file_extensions", "fs", "status", "pass_thru":
+			t.fileOption(b)
 		default:
 			t.im.Leave(b, "no option of static: see docs/config.md")
 		}
@@ -132,7 +134,7 @@ func (t *site) files(d *draft.Directive, sc *scope, a *answer) error {
 	a.static = true
 	a.strips = sc.strip != ""
 	if cleanURLs(sc.try) {
-		o.CleanURLs = true
+		o.Set("clean_urls", draft.Number(true))
 	} else if len(sc.try) > 0 {
 		a.try = t.tryOf(sc.try)
 	} else if t.missing != nil && a.any() {
@@ -146,7 +148,7 @@ func (t *site) files(d *draft.Directive, sc *scope, a *answer) error {
 		a.static, a.action = false, plan.File(path.Join(root, file))
 		return nil
 	}
-	a.build = func(key string) (*plan.Route, error) {
+	a.build = func(key string) (*draft.Node, error) {
 		folder := root
 		switch prefix := strings.TrimSuffix(key, "/"); {
 		case strings.HasPrefix(key, "@"), prefix == "":
@@ -156,8 +158,9 @@ func (t *site) files(d *draft.Directive, sc *scope, a *answer) error {
 		case strings.HasSuffix(key, "/"):
 			folder = path.Join(root, prefix)
 		}
-		o.Root = folder
-		return &plan.Route{Static: o}, nil
+		static := draft.Map().Set("root", draft.Text(folder))
+		o.CopyTo(static)
+		return draft.Map().Set("static", static.Flow()), nil
 	}
 	return nil
 }
@@ -195,8 +198,23 @@ func (t *site) tryOf(list []string) (out []string) {
 	return out
 }
 
+func (t *site) fileOption(b *draft.Directive) {
+	switch b.Name {
+	case "precompressed":
+		t.im.Standard(b, "files compressed beforehand are found beside")
+	case "disable_canonical_uris":
+		t.im.Leave(b, "a folder's path without its slash leads to the one with it")
+	case "status":
+		t.im.Leave(b, "a status for all files: write errors, or respond with a file")
+	case "pass_thru":
+		t.im.Leave(b, "what follows a missing file is static.try: ['{path}', '@name']")
+	default:
+		t.im.Leave(b, "no option of static")
+	}
+}
+
 // hide translates hide: files that clients get a 404 for.
-func (t *site) hide(b *draft.Directive, o *plan.Static) {
+func (t *site) hide(b *draft.Directive, o *draft.Node) {
 	list := []string{"default"}
 	for _, name := range b.Args {
 		switch {
@@ -209,6 +227,6 @@ func (t *site) hide(b *draft.Directive, o *plan.Static) {
 		}
 	}
 	if len(list) > 1 {
-		o.Private = list
+		o.Set("private", draft.OneOrMore(list...))
 	}
 }

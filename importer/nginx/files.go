@@ -9,35 +9,40 @@ import (
 	"strings"
 
 	"millrace/importer/draft"
-	"millrace/importer/plan"
 )
 
 // static translates a location that serves files, such as one with root or alias.
-func (t *site) static(l *location) *plan.Route {
+func (t *site) static(l *location) *draft.Node {
+	node := draft.Map()
+	static := draft.Map()
 	root, ok := t.folder(l)
 	if !ok {
 		return nil
 	}
-	r := &plan.Route{Static: plan.Static{Root: root, CacheControl: t.cacheControl(l)}}
+	static.Set("root", draft.Text(root))
 	if d := t.im.Take(l.last("index")); d != nil {
-		if names := withoutPHP(d.Words()); !slices.Equal(names, []string{"index.html"}) {
-			r.Static.Index = names
+		if names := withoutPHP(d.Words()); len(names) > 0 && !slices.Equal(names, []string{"index.html"}) {
+			static.Set("index", draft.Texts(names...))
 		}
+	}
+	if value, ok := t.cacheControl(l); ok {
+		static.Set("cache_control", value)
 	}
 	if d := l.last("gzip"); d != nil && d.Arg(0) == "off" {
 		t.im.Used(d)
-		r.Static.NoCompress = true
+		static.Set("no_compress", draft.Number(true))
 	}
 	if d := l.last("autoindex"); d != nil && d.Arg(0) == "on" {
 		t.im.Used(d)
-		r.Static.Listing = true
+		static.Set("listing", draft.Number(true))
 	}
 	for _, d := range l.each("types") {
 		t.im.Leave(d, "content types go by the files' names: rename the files, or put Content-Disposition into the links (download)")
 	}
-	r.Try = t.try(l)
+	node.Set("static", static.Flow())
+	t.try(l, node)
 	t.folders(l)
-	return r
+	return node
 }
 
 // withoutPHP removes scripts from the names of an index: php has them.
@@ -65,7 +70,8 @@ func (t *site) folder(l *location) (string, bool) {
 			if before, ok := strings.CutSuffix(file, l.path); ok {
 				return before, true
 			}
-			t.answers(l, plan.File(t.im.root(file)))
+			respond := draft.Map().Set("file", draft.Text(t.im.root(file))).Flow()
+			t.answers(l, draft.Map().Set("respond", respond).Flow())
 			return "", false
 		}
 		if !strings.HasSuffix(l.path, "/") {
@@ -90,7 +96,7 @@ func (t *site) folder(l *location) (string, bool) {
 			return inner, true
 		}
 		// The folder is not there (yet): a name takes nothing away from the path.
-		l.key, l.first = t.FreeName(l.path, "files"), true
+		l.key, l.first = "@"+strings.ReplaceAll(strings.Trim(l.path, "/"), "/", "-"), true
 	}
 	return root, true
 }
@@ -117,7 +123,7 @@ func (im *importer) root(dir string) string {
 }
 
 // try translates try_files, or an if that does the same.
-func (t *site) try(l *location) []string {
+func (t *site) try(l *location, node *draft.Node) {
 	d := l.own("try_files")
 	if l.block == nil {
 		d = t.server.own("try_files")
@@ -127,20 +133,21 @@ func (t *site) try(l *location) []string {
 		if fallback == "" && l.path == "/" {
 			fallback = t.fallback
 		}
-		if fallback == "" {
-			return nil
+		if fallback != "" {
+			node.Set("try", draft.Texts("{path}", "{path}/", fallback))
 		}
-		return []string{"{path}", "{path}/", fallback}
+		return
 	}
 	t.im.Used(d)
 	list, err := t.tries(d)
 	if err != nil {
 		t.im.Leave(d, err.Error())
+		return
 	}
-	if err != nil || slices.Equal(list, []string{"{path}", "{path}/", "=404"}) { // that is what static does
-		return nil
+	if slices.Equal(list, []string{"{path}", "{path}/", "=404"}) {
+		return // that is what static does
 	}
-	return list
+	node.Set("try", draft.Texts(list...))
 }
 
 func (t *site) tries(d *draft.Directive) (list []string, err error) {

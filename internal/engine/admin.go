@@ -170,9 +170,23 @@ func (c controlledCache) use(f func(*cache.Handler)) error {
 // that began before a reload may still write to the folder that the new cache
 // uses now.
 func (c controlledCache) Purge(ctx context.Context, what purge.Selector) error {
+	return c.purge(ctx, what, func(h *cache.Handler) error { return h.Purge(ctx, what) })
+}
+
+// Announce is Purge, with a function that waits for other machines. It does not hold up a
+// reload.
+func (c controlledCache) Announce(ctx context.Context, what purge.Selector) (await func(context.Context) error, err error) {
+	err = c.purge(ctx, what, func(h *cache.Handler) (err error) {
+		await, err = h.Announce(ctx, what)
+		return err
+	})
+	return await, err
+}
+
+func (c controlledCache) purge(ctx context.Context, what purge.Selector, current func(*cache.Handler) error) error {
 	var errs []error
 	gone := c.use(func(h *cache.Handler) {
-		errs = append(errs, h.Purge(ctx, what))
+		errs = append(errs, current(h))
 		now := slices.Collect(maps.Values(c.s.graph.caches))
 		for g := range c.s.leaving {
 			for _, old := range g.caches {

@@ -11,7 +11,9 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
+	"time"
 
 	"millrace/cache"
 	"millrace/cache/purge"
@@ -42,12 +44,22 @@ func (b *builder) cache(name string, o cache.Options) (*cache.Handler, error) {
 	h, err := reuseOrOpen(b, k, func() (*cache.Handler, io.Closer, error) {
 		d.Meters = s.meters.Cache(name)
 		d.Purged = func(what purge.Selector) error { return s.forwardPurge(name, what) }
-		return openCache(o, d)
+		return openCache(b.machineName(), o, d)
 	})
 	if err == nil && !twice {
 		b.next.caches[name] = h
 	}
 	return h, err
+}
+
+// machineName is what operators know this process by, among those of other machines: its
+// host and where it listens.
+func (b *builder) machineName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "a machine without a name"
+	}
+	return strings.Join(append([]string{host}, b.config.Listen...), " ")
 }
 
 // cacheNotes says what auth does to the cache of a route.
@@ -68,18 +80,19 @@ func cacheNotes(sc config.Site, pattern string, rc config.Route) []string {
 	return []string{fmt.Sprintf("the cache of the route %s, for %s: %s; %s", routeName(sc.Hosts, pattern), path, reason, hint)}
 }
 
-// openCache opens a cache and, if it is shared, its connection to other machines.
-func openCache(o cache.Options, d cache.Deps) (*cache.Handler, io.Closer, error) {
+// openCache opens a cache and, if it is shared, its connection to other machines, which call
+// this one by its name.
+func openCache(name string, o cache.Options, d cache.Deps) (*cache.Handler, io.Closer, error) {
 	if o.Shared == "" {
 		h, err := cache.New(o, d)
 		return h, h, err
 	}
 	l := &relay{ready: make(chan struct{})}
-	shared, err := openShared(o.Shared, l, d.ErrorLog)
+	shared, err := openShared(o.Shared, name, l, d.ErrorLog)
 	if err != nil {
 		return nil, nil, err
 	}
-	d.Shared, d.Publish, d.Outbox = shared, shared.Publish, outboxOf(o.Shared)
+	d.Shared, d.Publish, d.Announce, d.Line, d.Ahead, d.Outbox = shared, shared.Publish, shared.Announce, shared, shared.ClockAhead, outboxOf(o.Shared)
 	h, err := cache.New(o, d)
 	l.connect(h, err)
 	if err != nil {
@@ -95,7 +108,10 @@ func openCache(o cache.Options, d cache.Deps) (*cache.Handler, io.Closer, error)
 // messages through it.
 type sharedStore interface {
 	store.Store
+	purge.Line
 	Publish(ctx context.Context, message []byte) error
+	Announce(ctx context.Context, message []byte) (await func(context.Context) (missing []string, err error), err error)
+	ClockAhead() time.Duration
 }
 
 // outboxOf is the folder for purges that could not be sent to the other machines
@@ -144,6 +160,10 @@ func (l *relay) message(m []byte, lost bool) {
 
 func (l *relay) began(run string) {
 	l.deliver(func(h *cache.Handler) { h.Began(run) })
+}
+
+func (l *relay) behind() {
+	l.deliver((*cache.Handler).Behind)
 }
 
 func (l *relay) deliver(f func(*cache.Handler)) {

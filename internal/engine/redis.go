@@ -13,9 +13,10 @@ import (
 	"millrace/store/redis"
 )
 
-// openShared opens the store that several machines share, whose messages go to l.
-func openShared(url string, l *relay, errorLog *slog.Logger) (sharedStore, error) {
-	s, err := redis.Open(redis.Options{URL: url, Message: l.message, Began: l.began, ErrorLog: errorLog})
+// openShared opens the store that several machines share, whose messages go to l, and which
+// know this one by its name.
+func openShared(url, name string, l *relay, errorLog *slog.Logger) (sharedStore, error) {
+	s, err := redis.Open(redis.Options{URL: url, Name: name, Message: l.message, Began: l.began, Behind: l.behind, ErrorLog: errorLog})
 	if err != nil {
 		return nil, err
 	}

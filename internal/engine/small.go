@@ -26,7 +26,7 @@ import (
 // docs/decisions/0022 has the figures.
 var errSmall = errors.New("this millrace was built with -tags small, which leaves out Redis, NATS, automatic certificates, HTTP/3, plugins and the embedded image encoders: build it without")
 
-func openShared(string, *relay, *slog.Logger) (sharedStore, error) { return nil, errSmall }
+func openShared(string, string, *relay, *slog.Logger) (sharedStore, error) { return nil, errSmall }
 
 func openRedis(string, time.Duration, time.Duration, *slog.Logger) (store.Store, error) {
 	return nil, errSmall

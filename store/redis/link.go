@@ -63,6 +63,7 @@ func (r *Redis) supervise() {
 	var pause backoff
 	var looked time.Time
 	for {
+		round := r.checks.begun.Add(1)
 		err := r.check()
 		if r.health.checked(err) && r.closing.Err() == nil {
 			r.logState(err)
@@ -70,10 +71,13 @@ func (r *Redis) supervise() {
 		}
 		wait := checkEvery
 		if err != nil {
+			r.checks.failed.Store(round)
+			r.heard.wake()
 			wait = pause.next()
 		}
 		if err == nil {
 			pause.reset()
+			_ = r.mark() // it is done again
 			if time.Since(looked) >= statsEvery {
 				looked = time.Now()
 				r.look()
@@ -89,7 +93,7 @@ func (r *Redis) supervise() {
 // failed brings it forward. It reports false when the store is closed.
 func (r *Redis) idle(wait time.Duration, works bool, pause *backoff) bool {
 	if !works {
-		return sleep(r.closing, wait, nil)
+		return sleep(r.closing, wait, r.contact.again)
 	}
 	if !sleep(r.closing, wait, r.health.wake) {
 		return false
@@ -98,7 +102,7 @@ func (r *Redis) idle(wait time.Duration, works bool, pause *backoff) bool {
 		return true
 	}
 	r.logState(*r.health.cause.Load())
-	return sleep(r.closing, pause.next(), nil)
+	return sleep(r.closing, pause.next(), r.contact.again)
 }
 
 func (r *Redis) logState(err error) {
@@ -133,6 +137,10 @@ func (r *Redis) replica(ctx context.Context, c rueidis.Client) error {
 // renew connects anew: behind the name there may be another server by now, while the
 // one that was there goes on as a replica.
 func (r *Redis) renew() {
+	if time.Since(r.renewed) < longestPause/2 {
+		return
+	}
+	r.renewed = time.Now()
 	if next, err := r.connect(); err == nil {
 		r.link.Swap(next).close()
 	}
@@ -154,18 +162,20 @@ func (r *Redis) check() error {
 	}
 	ctx, cancel := context.WithTimeout(r.closing, max(r.o.Timeout, defaultTimeout))
 	defer cancel()
+	begin := time.Now()
 	for _, c := range []rueidis.Client{l.write, l.read} {
 		if err := c.Do(ctx, c.B().Exists().Key(key).Build()).Error(); err != nil {
 			return err
 		}
 	}
-	if err := r.replica(ctx, l.write); err != nil {
-		if errors.Is(err, errReplica) {
-			r.renew()
-		}
-		return err
+	err := r.replica(ctx, l.write)
+	if errors.Is(err, errReplica) {
+		r.renew()
 	}
-	return nil
+	if err == nil {
+		r.contact.usual.Store(int64(time.Since(begin)))
+	}
+	return err
 }
 
 // statsEvery is how old Stats may be.

@@ -142,3 +142,32 @@ func TestRestart(t *testing.T) {
 		})
 	}
 }
+
+// TestRunIsSeldomAskedFor: a message does not have each machine ask in which run the server
+// is: the stream says when another one begins.
+func TestRunIsSeldomAskedFor(t *testing.T) {
+	s := start(t)
+	var heard told
+	r := open(t, Options{URL: s.url(), Message: heard.message, Began: heard.began})
+	servertest.Eventually(t, "it listens", r.heard.Load)
+	for i := range 100 {
+		message := fmt.Sprint("message ", i)
+		s.do("XADD millrace:messages * m \"%s\"", message)
+		servertest.Eventually(t, message, heard.has(message))
+	}
+	var n int
+	answer := s.do(`EVAL "return tonumber(string.match(redis.call('INFO','commandstats'), 'cmdstat_info:calls=(%%d+)'))" 0`)
+	if _, err := fmt.Sscanf(answer, ":%d", &n); err != nil || n > 100 {
+		t.Errorf("INFO was asked %s times for 100 messages, %v", answer, err)
+	}
+	s.do("XADD millrace:messages * run nobody/")
+	s.do("XADD millrace:messages * m strange")
+	servertest.Eventually(t, "it goes on behind an entry that is not ours", heard.has("strange"))
+	s.do("SET millrace:{millrace:messages}run other")
+	s.do("XADD millrace:messages * run other/")
+	servertest.Eventually(t, "it hears of another run", func() bool {
+		heard.mu.Lock()
+		defer heard.mu.Unlock()
+		return len(heard.runs) == 2
+	})
+}

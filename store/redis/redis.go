@@ -19,6 +19,7 @@ package redis
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -61,7 +62,13 @@ type Options struct {
 	// by the goroutine that calls Message, and needed with that. Whoever has not heard
 	// this name before may have missed messages. It is not called where the server does
 	// not tell its runs apart; then Message begins with lost.
-	Began    func(run string)
+	Began func(run string)
+	// Behind is called when Heard becomes false: messages may have been published that this
+	// machine has not received. It must return soon.
+	Behind func()
+	// Name is what other machines call this one when it does not acknowledge a message:
+	// see Announce. Default: the host's name.
+	Name     string
 	ErrorLog *slog.Logger // nil: slog.Default()
 }
 
@@ -91,10 +98,18 @@ type Redis struct {
 	link     atomic.Pointer[link] // nil until the server was reached once
 	calls    chan struct{}
 	buffered atomic.Int64
-	heard    atomic.Bool                        // all messages that are there
+	heard    hearing                            // all messages that are there
 	waiting  atomic.Pointer[context.CancelFunc] // of the wait for the next one
 	script   *rueidis.Lua
+	contact  contact
+	checks   rounds    // of supervise
+	steps    rounds    // of listen
+	renewed  time.Time // for supervise
+	self     self      // among the machines
+	marker   *rueidis.Lua
+	lister   *rueidis.Lua
 	stats    atomic.Pointer[store.Stats]
+	clock    atomic.Int64 // by how much this machine's is ahead
 
 	closing context.Context
 	stop    context.CancelFunc
@@ -120,6 +135,9 @@ func Open(o Options) (*Redis, error) {
 	}
 	r.closing, r.stop = context.WithCancel(context.Background())
 	r.script = rueidis.NewLuaScript(runScript)
+	r.contact.again, r.contact.listen = make(chan struct{}, 1), make(chan struct{}, 1)
+	r.self.id = rand.Text()
+	r.marker, r.lister = rueidis.NewLuaScript(markScript), rueidis.NewLuaScript(machinesScript)
 	r.wg.Go(r.supervise)
 	if o.Message != nil {
 		r.wg.Go(r.listen)
@@ -135,6 +153,12 @@ func setDefaults(o *Options) {
 	}
 	if o.Timeout <= 0 {
 		o.Timeout = defaultTimeout
+	}
+	if o.Behind == nil {
+		o.Behind = func() {}
+	}
+	if o.Name == "" {
+		o.Name, _ = os.Hostname() // none: it has only its id
 	}
 }
 
@@ -190,6 +214,7 @@ func (r *Redis) Stats() store.Stats {
 // Close breaks off all calls under way and waits for all goroutines.
 func (r *Redis) Close() error {
 	r.once.Do(func() {
+		r.leave()
 		r.stop()
 		r.health.close()
 		r.wg.Wait()
@@ -259,12 +284,13 @@ func (r *Redis) judge(ctx context.Context, key string, err error) error {
 	// was given up by its caller.
 	slow := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, os.ErrDeadlineExceeded)
 	r.health.failed(key, slow, err)
+	r.heard.wake()
 	return fmt.Errorf("%w: %w", store.ErrDown, err)
 }
 
 func (r *Redis) judgeAnswer(key string, answer *rueidis.RedisError) error {
 	switch word(answer.Error()) {
-	case "LOADING", "CLUSTERDOWN", "MASTERDOWN", "READONLY": // nothing works until that is over
+	case "LOADING", "CLUSTERDOWN", "MASTERDOWN", "READONLY": // see notReady
 		r.health.failed(key, false, answer)
 		return fmt.Errorf("%w: %w", store.ErrDown, answer)
 	case "WRONGTYPE":

@@ -26,8 +26,12 @@ const (
 	blockFor = 5 * time.Second
 )
 
-// field holds a message; an entry without it is only a place to go on from.
-const field = "m"
+// field holds a message; an entry without it is only a place to go on from. Where
+// acknowledge is there, too, all machines say when they have it.
+const (
+	field       = "m"
+	acknowledge = "a"
+)
 
 func (r *Redis) stream() string { return r.o.Prefix + "messages" }
 
@@ -37,7 +41,8 @@ func (r *Redis) runKey() string { return r.o.Prefix + "{" + r.stream() + "}run" 
 
 // runScript finds the entry with which the server's run begins in the stream, adds it
 // where the server is in another run than the key says, and then adds a message, if there
-// is one. A run ends when the process ends (run_id), and when the server becomes another
+// is one, which all machines acknowledge if there is a third argument. It answers with the
+// run, and the message's id. A run ends when the process ends (run_id), and when the server becomes another
 // one's replica or is no longer one (master_replid): after both, what was written last
 // may be missing. Without the right to INFO nothing is known about runs.
 const runScript = `local function info(section, name)
@@ -51,51 +56,72 @@ if name and string.sub(run, 1, #name) ~= name then
   run = name .. redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], '*', 'run', name)
   redis.call('SET', KEYS[2], run)
 end
-if ARGV[2] then redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], '*', 'm', ARGV[2]) end
-return run`
+local id = ''
+if ARGV[3] then
+  id = redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], '*', 'm', ARGV[2], 'a', '1')
+elseif ARGV[2] then
+  id = redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], '*', 'm', ARGV[2])
+end
+return {run, id}`
 
 // Publish sends a message to all machines. It returns once Redis has it, or
 // ErrDown: then the others may not hear of it. A message has 32 KiB at most.
 func (r *Redis) Publish(ctx context.Context, message []byte) error {
+	_, err := r.publish(ctx, message)
+	return err
+}
+
+// publish returns the message's id. It takes acknowledge, if all machines are to say when
+// they have it.
+func (r *Redis) publish(ctx context.Context, message []byte, flags ...string) (id string, err error) {
 	if len(message) > mostMessage {
-		return fmt.Errorf("publishing to redis: a message of %d bytes, at most %d are possible", len(message), mostMessage)
+		return "", fmt.Errorf("publishing to redis: a message of %d bytes, at most %d are possible", len(message), mostMessage)
 	}
-	_, err := r.run(ctx, rueidis.BinaryString(message))
+	text := rueidis.BinaryString(message)
+	_, id, err = r.run(ctx, append([]string{text}, flags...)...)
 	if errors.Is(err, errUnknownRun) {
-		_, err = r.add(ctx, field, message)
+		fields := []string{field, text}
+		for _, f := range flags {
+			fields = append(fields, f, "1")
+		}
+		id, err = r.add(ctx, fields...)
 	}
 	if err != nil {
-		return fmt.Errorf("publishing to redis: %w", err)
+		return "", fmt.Errorf("publishing to redis: %w", err)
 	}
-	return nil
+	return id, nil
 }
 
 // errUnknownRun tells that the server does not say in which run it is.
 var errUnknownRun = errors.New("the server does not tell its runs apart")
 
-// run names the server's run, and adds messages to the stream behind its beginning. The
-// name ends with the id of the entry there.
-func (r *Redis) run(ctx context.Context, messages ...string) (string, error) {
-	key, run := r.stream(), ""
-	err := r.call(ctx, key, func(ctx context.Context, l *link) error {
-		args := append([]string{strconv.Itoa(streamLength)}, messages...)
-		answer, err := r.script.Exec(ctx, l.write, []string{key, r.runKey()}, args).ToString()
+// run names the server's run, and adds a message to the stream behind its beginning, if there
+// is one. The name ends with the id of the entry there.
+func (r *Redis) run(ctx context.Context, message ...string) (run, id string, err error) {
+	key := r.stream()
+	err = r.call(ctx, key, func(ctx context.Context, l *link) error {
+		args := append([]string{strconv.Itoa(streamLength)}, message...)
+		answer, err := r.script.Exec(ctx, l.write, []string{key, r.runKey()}, args).AsStrSlice()
 		if refused, ok := rueidis.IsRedisErr(err); ok && (word(refused.Error()) == "NOPERM" || strings.Contains(refused.Error(), "unknown command")) {
 			return errUnknownRun
 		}
-		if err == nil {
-			run = answer
+		if err == nil && len(answer) == 2 {
+			run, id = answer[0], answer[1]
 		}
 		return err
 	})
-	return run, err
+	return run, id, err
 }
 
-func (r *Redis) add(ctx context.Context, field string, value []byte) (id string, err error) {
+// add adds an entry of fields and values.
+func (r *Redis) add(ctx context.Context, fields ...string) (id string, err error) {
 	key := r.stream()
 	err = r.call(ctx, key, func(ctx context.Context, l *link) (err error) {
-		id, err = l.write.Do(ctx, l.write.B().Xadd().Key(key).Maxlen().Almost().Threshold(strconv.Itoa(streamLength)).
-			Id("*").FieldValue().FieldValue(field, rueidis.BinaryString(value)).Build()).ToString()
+		entry := l.write.B().Xadd().Key(key).Maxlen().Almost().Threshold(strconv.Itoa(streamLength)).Id("*").FieldValue()
+		for i := 0; i < len(fields); i += 2 {
+			entry = entry.FieldValue(fields[i], fields[i+1])
+		}
+		id, err = l.write.Do(ctx, entry.Build()).ToString()
 		return err
 	})
 	return id, err
@@ -108,6 +134,11 @@ var errLost = errors.New("messages were lost")
 type place struct {
 	run string // of the server; "": not known
 	id  string // of the last entry; "": at the end, for those before are not all there
+	// sure: since run was asked for, nothing has gone wrong, and no entry says that another
+	// one has begun. To ask costs the server more than a message does.
+	sure bool
+	// strange is an entry that says so of a run which it is not.
+	strange string
 }
 
 // listen hands messages on until Close, which waits for it.
@@ -115,9 +146,14 @@ func (r *Redis) listen() {
 	var pause backoff
 	var at place
 	for r.closing.Err() == nil {
+		round := r.steps.begun.Add(1)
 		if err := r.follow(&at); err != nil {
-			r.heard.Store(false)
-			sleep(r.closing, pause.next(), nil)
+			at.sure = false
+			r.lost()
+			r.steps.failed.Store(round)
+			r.heard.wake()
+			sleep(r.closing, contactPause, nil) // however many ask
+			sleep(r.closing, pause.next(), r.contact.listen)
 			continue
 		}
 		pause.reset()
@@ -127,48 +163,70 @@ func (r *Redis) listen() {
 // follow takes one step: it finds a place to begin at, delivers what is behind it, or
 // waits for something.
 func (r *Redis) follow(at *place) error {
-	run, err := r.run(r.closing)
-	if err != nil && !errors.Is(err, errUnknownRun) {
-		return err
+	if !at.sure {
+		run, _, err := r.run(r.closing)
+		if err != nil && !errors.Is(err, errUnknownRun) {
+			return err
+		}
+		if run != at.run {
+			r.lost()
+			r.self.reached("")
+			*at = place{run: run, id: run[strings.LastIndexByte(run, '/')+1:]}
+			r.o.Began(run)
+		}
+		at.sure = true
 	}
-	if run != at.run {
-		r.heard.Store(false)
-		*at = place{run, run[strings.LastIndexByte(run, '/')+1:]}
-		r.o.Began(run)
-	}
+	var err error
 	if at.id == "" {
 		// An entry of our own is where we begin: as long as it is there, nothing
 		// after it was trimmed, for trimming begins with the oldest.
-		if at.id, err = r.add(r.closing, "from", nil); err != nil {
+		if at.id, err = r.add(r.closing, "from", ""); err != nil {
 			return err
 		}
 		r.o.Message(nil, true)
 	}
 	entries, err := r.after(at.id)
 	if errors.Is(err, errLost) {
-		r.heard.Store(false)
-		at.id = ""
+		r.lost()
+		at.id, at.sure = "", false
 		return nil
 	}
 	if err != nil {
 		return err
 	}
+	asked := false
 	for _, e := range entries {
 		if r.closing.Err() != nil {
+			return nil
+		}
+		if name, ok := e.FieldValues["run"]; ok && at.run != "" && at.run != name+e.ID && at.strange != e.ID {
+			r.lost()
+			at.sure, at.strange = false, e.ID // another run begins here, unless somebody else has written it
 			return nil
 		}
 		at.id = e.ID
 		if message, ok := e.FieldValues[field]; ok {
 			r.o.Message([]byte(message), false)
 		}
+		_, ack := e.FieldValues[acknowledge]
+		asked = asked || ack
+	}
+	r.self.reached(at.id)
+	if asked || !r.heard.Load() {
+		// Before Heard, so that nobody waits for all machines without this one. If it must
+		// not be written, Announce says so.
+		if err := r.mark(); err != nil && !refused(err) {
+			return err
+		}
 	}
 	if len(entries) < batch {
-		r.heard.Store(true)
+		r.heard.set(true)
 	}
 	if len(entries) > 0 {
 		return nil
 	}
-	return r.await(at.id)
+	at.sure, err = r.await(at.id)
+	return err
 }
 
 // after reads the entries after a position, or says errLost if there may have
@@ -192,25 +250,26 @@ func (r *Redis) after(position string) (entries []rueidis.XRangeEntry, err error
 // hearAnew ends a wait for messages. Whether nothing was lost is to be found out before
 // Get answers again.
 func (r *Redis) hearAnew() {
-	r.heard.Store(false)
+	r.lost()
+	ring(r.contact.listen)
 	if cancel := r.waiting.Load(); cancel != nil {
 		(*cancel)()
 	}
 }
 
-// await returns when there may be something after a position. It uses a
-// connection of its own, and does not count for health: calls do.
-func (r *Redis) await(position string) error {
+// await returns when there may be something after a position, and reports whether there is.
+// It uses a connection of its own, and does not count for health: calls do.
+func (r *Redis) await(position string) (bool, error) {
 	ctx, cancel := context.WithTimeout(r.closing, blockFor+r.o.Timeout+time.Second)
 	defer cancel()
 	r.waiting.Store(&cancel)
 	if !r.health.up() || !r.heard.Load() { // after the Store, so that hearAnew is not missed
-		return store.ErrDown
+		return false, store.ErrDown
 	}
 	l := r.link.Load()
 	err := l.read.Do(ctx, l.read.B().Xread().Count(1).Block(blockFor.Milliseconds()).Streams().Key(r.stream()).Id(position).Build()).Error()
 	if rueidis.IsRedisNil(err) {
-		return nil
+		return false, nil
 	}
-	return err
+	return err == nil, err
 }

@@ -170,7 +170,7 @@ func Examples() cli.Examples {
 			"millrace cache purge https://example.org/api/posts/7",
 			"millrace cache purge --tag post-7",
 			"millrace cache purge --prefix https://example.org/api/",
-			"millrace cache purge --all --hard",
+			"millrace cache purge --all --hard --wait",
 		},
 		"cache explain": {
 			"millrace cache explain http://127.0.0.1:8080/posts",

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"millrace/cache/control"
 	"millrace/cache/purge"
@@ -22,6 +23,9 @@ type Purge struct {
 	All    bool     `help:"Forget everything."`
 	Route  string   `placeholder:"PATTERN" help:"Only in the cache of this route. Default: in all of them."`
 	Hard   bool     `help:"Remove it. Otherwise it is stale: a changed answer is fetched, but what the upstream confirms, or cannot answer for, is served again."`
+
+	Wait    bool          `help:"Return when all machines with the same shared store have purged it, or else name those that have not."`
+	Timeout time.Duration `default:"10s" placeholder:"TIME" help:"How long --wait waits, at most 50s. Default: 10s."`
 
 	cli.Flags `embed:""`
 }
@@ -55,12 +59,20 @@ func (c *Purge) Run(s cli.Streams) error {
 	var problems []error // it holds here, but other machines may not know
 	for i, one := range c.selectors(at) {
 		unknown := i < len(c.URL) && c.unknown(ctx, caches(r), at.Asked(c.URL[i]))
-		_, err := caches(r).Purge(ctx, control.Purge{Selector: one, Route: c.Route})
+		ask := control.Purge{Selector: one, Route: c.Route}
+		if c.Wait {
+			ask.Wait = c.Timeout.String()
+		}
+		_, err := caches(r).Purge(ctx, ask)
 		if err != nil && !control.Unannounced(err) {
 			return err
 		}
 		problems = append(problems, err)
-		if _, err := fmt.Fprintf(s.Out, "purged %s\n", purged(one, unknown)); err != nil {
+		where := ""
+		if c.Wait && err == nil {
+			where = ", on all machines"
+		}
+		if _, err := fmt.Fprintf(s.Out, "purged %s%s\n", purged(one, unknown), where); err != nil {
 			return err
 		}
 	}
