@@ -40,7 +40,7 @@ var layers = [][]room{
 	},
 	{
 		{".", "."}, // package millrace: the library that other programs import
-		{"importer", "compare | apache caddy nginx | apacheconf caddyconf importertest nginxconf plan | draft"},
+		{"importer", "compare | apache caddy nginx | importertest plan | draft"},
 	},
 	{
 		{"internal/engine", ". slim"}, // the only place where jobs meet

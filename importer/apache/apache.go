@@ -1,4 +1,4 @@
-// Package apache writes the config of Apache anew for Millrace: virtual hosts,
+// Package apache reads the config of Apache and writes it anew for Millrace: virtual hosts,
 // and .htaccess files, which are read in each folder that they may stand in.
 // Each line is translated, replaced by a default, or listed as not carried over
 // with what to do: none is dropped in silence (see [draft.Report]). What kept
@@ -19,7 +19,6 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/importer/apacheconf"
 	"millrace/importer/draft"
 	"millrace/importer/plan"
 )
@@ -176,7 +175,7 @@ func (im *importer) read(name string) []*draft.Directive {
 	if list, ok := im.htaccess[dir]; ok {
 		return list
 	}
-	list, err := apacheconf.Parse(name, "", draft.Files{Read: im.options.Read, Glob: func(string) ([]string, error) { return nil, nil }})
+	list, err := Parse(name, "", draft.Files{Read: im.options.Read, Glob: func(string) ([]string, error) { return nil, nil }})
 	if err != nil { // Apache answers 500 for the whole folder
 		d := &draft.Directive{Name: Htaccess, File: name, Line: 1}
 		im.lines = append(im.lines, d)

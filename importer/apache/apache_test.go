@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"millrace/importer/apacheconf"
 	"millrace/importer/draft"
 	"millrace/importer/importertest"
 	"millrace/internal/config"
@@ -57,7 +56,7 @@ func read(t testing.TB, name string) ([]*draft.Directive, Options) {
 			o.Hosts = []string{"example.org", "www.example.org"}
 		}
 	}
-	list, err := apacheconf.Parse(at, "", draft.Files{Read: from.Read, Glob: from.Glob})
+	list, err := Parse(at, "", draft.Files{Read: from.Read, Glob: from.Glob})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +94,7 @@ func TestConfigs(t *testing.T) {
 
 // parse reads a text.
 func parse(text string) ([]*draft.Directive, error) {
-	return apacheconf.Parse("/etc/apache2/apache2.conf", "", draft.Files{
+	return Parse("/etc/apache2/apache2.conf", "", draft.Files{
 		Read: func(string) ([]byte, error) { return []byte(text), nil },
 		Glob: func(string) ([]string, error) { return nil, nil },
 	})

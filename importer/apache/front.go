@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/importer/apacheconf"
 	"millrace/importer/draft"
 	"millrace/importer/plan"
 )
@@ -181,7 +180,7 @@ func (t *site) pass(c *context, r *rule, ways []way) []plan.Rule {
 // asked reports whether a line asks for one of the variables that flags set, or
 // they do something else.
 func (t *site) asked(flags []string) bool {
-	text := apacheconf.Write(t.im.lines)
+	text := Write(t.im.lines)
 	for _, f := range flags {
 		name, is := strings.CutPrefix(f, "E=")
 		name, _, _ = strings.Cut(strings.TrimPrefix(name, "!"), ":")

@@ -1,4 +1,4 @@
-// Package caddy writes a Caddyfile anew for Millrace. Each line of it is
+// Package caddy reads a Caddyfile and writes it anew for Millrace. Each line of it is
 // translated, replaced by a default, or listed as not carried over with what to
 // do: none is dropped in silence (see [draft.Report]). What kept clients out and
 // cannot be translated closes its site until somebody has looked at it.
@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/importer/caddyconf"
 	"millrace/importer/draft"
 	"millrace/importer/plan"
 )
@@ -27,7 +26,7 @@ type Options struct {
 }
 
 // Translate returns the config and what became of each line.
-func Translate(config *caddyconf.Config, o Options) (*draft.Node, *draft.Report) {
+func Translate(config *Config, o Options) (*draft.Node, *draft.Report) {
 	if o.IsFile == nil {
 		o.IsFile = func(name string) bool { info, err := os.Stat(name); return err == nil && info.Mode().IsRegular() }
 	}
@@ -57,7 +56,7 @@ type importer struct {
 }
 
 // newImporter reads the options and the addresses of a Caddyfile.
-func newImporter(config *caddyconf.Config, o Options) *importer {
+func newImporter(config *Config, o Options) *importer {
 	im := &importer{options: o, httpPort: "80", httpsPort: "443", issuers: draft.Map(), root: draft.Map(), limits: draft.Map()}
 	im.Config = &plan.Config{Ledger: draft.NewLedger(), Name: "Caddy", TLS: draft.Map(), Upgrade: im.overPlain}
 	if config.Global != nil {
@@ -80,7 +79,7 @@ type block struct {
 }
 
 // top translates a whole Caddyfile.
-func (im *importer) top(config *caddyconf.Config) *draft.Node {
+func (im *importer) top(config *Config) *draft.Node {
 	im.snippets(config)
 	im.listeners(im.root)
 	log := draft.Map()
@@ -100,7 +99,7 @@ func (im *importer) top(config *caddyconf.Config) *draft.Node {
 
 // snippets marks the definitions of snippets as translated: their lines are reported
 // where they are imported.
-func (im *importer) snippets(config *caddyconf.Config) {
+func (im *importer) snippets(config *Config) {
 	for _, s := range config.Snippets {
 		if strings.HasPrefix(s.Name, "&") {
 			im.Leave(s, "a named route: write it at the places that invoke it, or as a snippet (docs/routes.md)")

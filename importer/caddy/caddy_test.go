@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"millrace/importer/caddyconf"
 	"millrace/importer/draft"
 	"millrace/importer/importertest"
 	"millrace/internal/config"
@@ -15,10 +14,10 @@ import (
 var update = flag.Bool("update", false, "write the configs that are expected")
 
 // read reads a Caddyfile of testdata as if it were in /etc/caddy.
-func read(t testing.TB, name string) *caddyconf.Config {
+func read(t testing.TB, name string) *Config {
 	t.Helper()
 	files := importertest.Files{Dir: "testdata/configs", As: "/etc/caddy"}
-	c, err := caddyconf.Parse("/etc/caddy/"+name, draft.Files{Read: files.Read, Glob: files.Glob})
+	c, err := Parse("/etc/caddy/"+name, draft.Files{Read: files.Read, Glob: files.Glob})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,8 +43,8 @@ func options() Options {
 	return Options{Dir: "/etc/caddy", IsFile: func(name string) bool { return strings.HasSuffix(name, "/404.html") }}
 }
 
-func parse(text string) (*caddyconf.Config, error) {
-	return caddyconf.Parse("/etc/caddy/Caddyfile", draft.Files{
+func parse(text string) (*Config, error) {
+	return Parse("/etc/caddy/Caddyfile", draft.Files{
 		Read: func(string) ([]byte, error) { return []byte(text), nil },
 		Glob: func(string) ([]string, error) { return nil, nil },
 	})

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/importer/caddyconf"
 	"millrace/importer/draft"
 	"millrace/importer/plan"
 )
@@ -190,7 +189,7 @@ type Address struct {
 }
 
 // Addresses lists those of all sites.
-func Addresses(config *caddyconf.Config) (list []Address) {
+func Addresses(config *Config) (list []Address) {
 	for _, b := range newImporter(config, Options{}).blocks {
 		for _, a := range b.addresses {
 			list = append(list, Address{draft.Held(a.host), draft.Held(a.port), a.secure})

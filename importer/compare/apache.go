@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/importer/apacheconf"
+	"millrace/importer/apache"
 	"millrace/importer/draft"
 )
 
@@ -128,7 +128,7 @@ func (a *apacheRewriter) config(list []*draft.Directive) (string, error) {
 	if len(a.sites) == 0 {
 		return "", errors.New("the config has no virtual host")
 	}
-	return apacheconf.Write(out), nil
+	return apache.Write(out), nil
 }
 
 // main lists the server itself, where a config has no virtual host.

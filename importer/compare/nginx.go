@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"millrace/importer/draft"
-	"millrace/importer/nginxconf"
+	"millrace/importer/nginx"
 	"millrace/importer/plan"
 )
 
@@ -99,7 +99,7 @@ func (r *rewriter) config(list []*draft.Directive) (string, error) {
 	if len(r.sites) == 0 {
 		return "", errors.New("the config has no server that listens to HTTP")
 	}
-	return nginxconf.Write(append(out, events, http)), nil
+	return nginx.Write(append(out, events, http)), nil
 }
 
 // dropped are directives that write somewhere, or need what is not here.

@@ -1,4 +1,4 @@
-// Package nginx writes the config of nginx anew for Millrace. Each line of it is
+// Package nginx reads the config of nginx and writes it anew for Millrace. Each line of it is
 // translated, replaced by a default, or listed as not carried over with what to
 // do: none is dropped in silence (see [draft.Report]).
 //

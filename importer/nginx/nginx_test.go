@@ -9,7 +9,6 @@ import (
 
 	"millrace/importer/draft"
 	"millrace/importer/importertest"
-	"millrace/importer/nginxconf"
 	"millrace/internal/config"
 )
 
@@ -19,7 +18,7 @@ var update = flag.Bool("update", false, "write the configs that are expected")
 func read(t testing.TB, name string) []*draft.Directive {
 	t.Helper()
 	files := importertest.Files{Dir: "testdata/configs", As: "/etc/nginx"}
-	list, err := nginxconf.Parse("/etc/nginx/"+name, draft.Files{Read: files.Read, Glob: files.Glob})
+	list, err := Parse("/etc/nginx/"+name, draft.Files{Read: files.Read, Glob: files.Glob})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +46,7 @@ func options() Options {
 
 // parse reads a text.
 func parse(text string) ([]*draft.Directive, error) {
-	return nginxconf.Parse("/etc/nginx/nginx.conf", draft.Files{
+	return Parse("/etc/nginx/nginx.conf", draft.Files{
 		Read: func(string) ([]byte, error) { return []byte(text), nil },
 		Glob: func(string) ([]string, error) { return nil, nil },
 	})

@@ -16,11 +16,9 @@ import (
 	"millrace/cmd/internal/cli"
 	"millrace/importer/apache"
 	"millrace/importer/caddy"
-	"millrace/importer/caddyconf"
 	"millrace/importer/compare"
 	"millrace/importer/draft"
 	"millrace/importer/nginx"
-	"millrace/importer/nginxconf"
 	"millrace/internal/config"
 	"millrace/internal/engine"
 )
@@ -107,7 +105,7 @@ func (r *comparison) model(ctx context.Context, cert, key string) (*compare.Serv
 	if err != nil {
 		return nil, fmt.Errorf("reading the config: %w", err)
 	}
-	list, err := nginxconf.Parse(name, draft.Files{Read: os.ReadFile, Glob: filepath.Glob})
+	list, err := nginx.Parse(name, draft.Files{Read: os.ReadFile, Glob: filepath.Glob})
 	if err != nil {
 		return nil, cli.Failure(err, "does nginx take it? nginx -t -c "+r.Nginx)
 	}
@@ -127,7 +125,7 @@ func (r *comparison) caddy(ctx context.Context, cert, key string) (*compare.Serv
 	if err != nil {
 		return nil, fmt.Errorf("reading the Caddyfile: %w", err)
 	}
-	list, err := caddyconf.Parse(name, draft.Files{Read: os.ReadFile, Glob: filepath.Glob, Env: os.Getenv})
+	list, err := caddy.Parse(name, draft.Files{Read: os.ReadFile, Glob: filepath.Glob, Env: os.Getenv})
 	if err != nil {
 		return nil, cli.Failure(err, "does Caddy take it? caddy validate --config "+r.Caddy)
 	}

@@ -15,12 +15,9 @@ import (
 
 	"millrace/cmd/internal/cli"
 	"millrace/importer/apache"
-	"millrace/importer/apacheconf"
 	"millrace/importer/caddy"
-	"millrace/importer/caddyconf"
 	"millrace/importer/draft"
 	"millrace/importer/nginx"
-	"millrace/importer/nginxconf"
 	"millrace/importer/plan"
 	"millrace/internal/config"
 	"millrace/internal/engine"
@@ -111,7 +108,7 @@ func ReadApache(file string, more ApacheOptions) ([]*draft.Directive, apache.Opt
 	if filepath.Base(name) == apache.Htaccess {
 		o.Root = filepath.Dir(name)
 	}
-	list, err := apacheconf.Parse(name, more.ServerRoot, draft.Files{Read: os.ReadFile, Glob: filepath.Glob})
+	list, err := apache.Parse(name, more.ServerRoot, draft.Files{Read: os.ReadFile, Glob: filepath.Glob})
 	return list, o, err //nolint:wrapcheck // names file and line
 }
 
@@ -121,7 +118,7 @@ func FromCaddy(file string) (*draft.Node, *draft.Report, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the Caddyfile: %w", err)
 	}
-	config, err := caddyconf.Parse(name, draft.Files{Read: os.ReadFile, Glob: filepath.Glob, Env: os.Getenv})
+	config, err := caddy.Parse(name, draft.Files{Read: os.ReadFile, Glob: filepath.Glob, Env: os.Getenv})
 	if err != nil {
 		return nil, nil, err //nolint:wrapcheck // names file and line
 	}
@@ -138,7 +135,7 @@ func FromNginx(file, prefix string) (*draft.Node, *draft.Report, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the config: %w", err)
 	}
-	list, err := nginxconf.Parse(name, draft.Files{Read: os.ReadFile, Glob: filepath.Glob})
+	list, err := nginx.Parse(name, draft.Files{Read: os.ReadFile, Glob: filepath.Glob})
 	if err != nil {
 		return nil, nil, err //nolint:wrapcheck // names file and line
 	}

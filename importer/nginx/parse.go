@@ -1,7 +1,7 @@
-// Package nginxconf reads the configs of nginx: their words as nginx splits
-// them, each directive with its file and line, includes in their place. It
-// knows nothing of what directives mean.
-package nginxconf
+package nginx
+
+// This file reads the configs of nginx: their words as nginx splits them, each directive
+// with its file and line, includes in their place.
 
 import (
 	"errors"

@@ -1,8 +1,8 @@
-// Package apacheconf reads the configs of Apache and its .htaccess files: lines,
-// sections between tags, continued lines, includes in their place. It knows
-// nothing of what directives mean, so none stops it. ${NAME} is put in where
-// Define has given it a value, and stays as it is elsewhere.
-package apacheconf
+package apache
+
+// This file reads the configs of Apache and its .htaccess files: lines, sections between
+// tags, continued lines, includes in their place. ${NAME} is put in where Define has given it
+// a value, and stays as it is elsewhere.
 
 import (
 	"errors"

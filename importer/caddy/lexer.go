@@ -1,4 +1,4 @@
-package caddyconf
+package caddy
 
 import (
 	"fmt"

@@ -1,7 +1,7 @@
-// Package caddyconf reads Caddyfiles: words, blocks, snippets and imports. It
-// knows no directives, so none stops it. Variables of the environment
-// ({$NAME:default}) are those of [draft.Environment].
-package caddyconf
+package caddy
+
+// This file reads Caddyfiles: words, blocks, snippets and imports. Variables of the
+// environment ({$NAME:default}) are those of [draft.Environment].
 
 import (
 	"cmp"
@@ -160,7 +160,7 @@ func (p *parser) block(depth int) ([]*draft.Directive, error) {
 		}
 		for p.at < len(p.tokens) {
 			t := p.tokens[p.at]
-			goesOn := depth == 0 && strings.HasSuffix(last(d), ",")
+			goesOn := depth == 0 && strings.HasSuffix(lastWord(d), ",")
 			if t.first && !goesOn && (d.Name != "" || t.text != "{") {
 				break
 			}
@@ -202,7 +202,7 @@ func (p *parser) oneLine() bool {
 	return false
 }
 
-func last(d *draft.Directive) string {
+func lastWord(d *draft.Directive) string {
 	if len(d.Args) == 0 {
 		return d.Name
 	}

@@ -1,4 +1,4 @@
-package nginxconf
+package nginx
 
 import (
 	"strings"

@@ -1,4 +1,4 @@
-package apacheconf
+package apache
 
 import (
 	"io/fs"
