@@ -1,5 +1,5 @@
 // Package jpeg decodes JPEG files to planes as they are stored: luma and
-// subsampled chroma, no RGB between. It is faster than image/jpeg, can decode
+// subsampled chroma, no RGB between; and it encodes such planes (Encode). Decoding is faster than image/jpeg, can decode
 // at a half, a quarter and an eighth of the size for the cost of less (scaling
 // in the DCT domain), and reads what browsers read: baseline and progressive,
 // all sampling factors, restart intervals, gray, CMYK and YCCK.
