@@ -9,15 +9,16 @@ import (
 
 // Frame is one frame of an animation.
 type Frame struct {
-	File []byte // a still WebP; its metadata is left out
+	File []byte // a still WebP, whose metadata is left out; from DemuxPNG a PNG
 	X, Y int    // on the canvas, even
 	// Duration is rounded to milliseconds, at most 4 h 39 min (24 bits).
 	Duration time.Duration
 	Blend    bool // over what is there, instead of replacing it
 	Dispose  bool // to the background afterwards
+	Restore  bool // what was there before it comes back; of PNG alone
 }
 
-// Animation is an animated WebP: RFC 9649, 2.7.1.1 and 2.7.1.3.
+// Animation is an animated WebP: RFC 9649, 2.7.1.1 and 2.7.1.3; or an animated PNG.
 type Animation struct {
 	// Width and Height of the canvas, 1 to 2^24 each, with at most 2^32-1 pixels.
 	Width, Height int

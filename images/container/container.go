@@ -1,8 +1,8 @@
-// Package container edits files of the WebP and AVIF formats without touching
+// Package container edits files of the WebP, AVIF, JPEG and PNG formats without touching
 // the coded pixels: encoders that know only pixels get their profile, metadata
-// and animation put around them here.
+// and animation put around them here, and locations are taken out of originals.
 //
-// Both parsers expect files that may come from anywhere. They refuse what they
+// The parsers of WebP and AVIF expect files that may come from anywhere. They refuse what they
 // do not understand to the last byte that matters, allocate in proportion to
 // the file and never to what it claims, and what they return can be read by
 // them again.

@@ -3,6 +3,7 @@ package header
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"iter"
 	"slices"
 )
@@ -110,6 +111,7 @@ func (i *Info) avifMeta(meta []byte) error {
 			own = associations(body, primary)
 		}
 	}
+	var shown avifShown
 	for kind, body := range boxes(iprp) {
 		if kind != "ipco" {
 			continue
@@ -118,14 +120,60 @@ func (i *Info) avifMeta(meta []byte) error {
 			if number++; number > maxProperties {
 				break
 			}
-			i.avifProperty(kind, body, slices.Contains(own, number))
+			mine := slices.Contains(own, number)
+			i.avifProperty(kind, body, mine)
+			if mine {
+				shown.property(kind, body)
+			}
 		}
 		break
 	}
 	if i.Width == 0 || i.Height == 0 {
 		return broken("its picture has no size (ispe)")
 	}
+	i.Orientation = shown.orientation()
+	i.NotSRGB = shown.otherColours && i.ICC == nil
+	if shown.cropped {
+		return fmt.Errorf("%w: a part of it is to be shown (clap)", ErrUnsupported)
+	}
 	return nil
+}
+
+// avifShown is how a picture is to be shown.
+type avifShown struct {
+	quarters     byte // turned, anticlockwise (irot)
+	mirrored     bool // then (imir)
+	leftRight    bool // which sides change places
+	cropped      bool // to a part of it (clap)
+	otherColours bool // than sRGB's
+}
+
+// property reads ISO/IEC 23008-12, 6.5.10 and 6.5.12, and ISO/IEC 14496-12, 12.1.4 and 12.1.5.
+func (s *avifShown) property(kind string, body []byte) {
+	switch {
+	case kind == "irot" && len(body) >= 1:
+		s.quarters = body[0] & 3
+	case kind == "imir" && len(body) >= 1:
+		s.mirrored, s.leftRight = true, body[0]&1 == 1
+	case kind == "clap":
+		s.cropped = true
+	case kind == "colr" && len(body) >= 10 && string(body[:4]) == "nclx":
+		// ITU-T H.273: BT.709's primaries, and the curves that browsers take for sRGB's.
+		primaries, curve := binary.BigEndian.Uint16(body[4:]), binary.BigEndian.Uint16(body[6:])
+		s.otherColours = primaries != 1 && primaries != 2 || !slices.Contains([]uint16{1, 2, 6, 13}, curve)
+	}
+}
+
+// orientation is the same as EXIF says it.
+func (s *avifShown) orientation() int {
+	switch {
+	case !s.mirrored:
+		return [4]int{1, 8, 3, 6}[s.quarters]
+	case s.leftRight:
+		return [4]int{2, 7, 4, 5}[s.quarters]
+	default:
+		return [4]int{4, 5, 2, 7}[s.quarters]
+	}
 }
 
 func (i *Info) avifProperty(kind string, body []byte, own bool) {

@@ -43,11 +43,12 @@ var (
 type Info struct {
 	Format        Format
 	Width, Height int // as stored: Orientation not applied
-	// Frames is 1 for a still image, more for an animation (also of PNG and
-	// AVIF, which nothing here decodes as one). Counting stops at MaxFrames.
+	// Frames is 1 for a still image, more for an animation (also of AVIF, which
+	// nothing here decodes as one). Counting stops at MaxFrames.
 	Frames int
 	// Orientation is EXIF's, 1 to 8, where browsers obey it: in JPEG, and in PNG before
-	// the pixels, but not in WebP. 1 when there is none.
+	// the pixels, but not in WebP. 1 when there is none. Of AVIF it is what its own
+	// properties for that say, as the one of EXIF.
 	Orientation int
 	Progressive bool // JPEG, and interlaced PNG and GIF
 	Alpha       bool // may have transparent pixels
@@ -61,7 +62,8 @@ type Info struct {
 	ProfileSize int // of ICC, also where that is left out
 	BrokenICC   bool
 	// NotSRGB says that a PNG has other colours than sRGB's by its cICP chunk
-	// or, without a profile, by its gAMA or cHRM (PNG, third edition, 4.3).
+	// or, without a profile, by its gAMA or cHRM (PNG, third edition, 4.3); or an AVIF
+	// without a profile by its code points, as those of high dynamic range have.
 	NotSRGB bool
 	// GainMap says that a JPEG has a second image in it that makes of this one
 	// an image of high dynamic range: Ultra HDR, ISO 21496-1, Apple's.

@@ -329,3 +329,42 @@ func BenchmarkRead(b *testing.B) {
 		})
 	}
 }
+
+// What an AVIF says by irot and imir is what EXIF says by a number: the corner that is stored first
+// ends where both say.
+func TestAVIFShown(t *testing.T) {
+	const w, h = 5, 3
+	for quarters := range byte(4) {
+		for _, mirror := range []string{"", "\x00", "\x01"} { // top and bottom, left and right
+			var s avifShown
+			s.property("irot", []byte{quarters})
+			x, y, width, height := 0, 0, w, h
+			for range quarters { // each turns anticlockwise
+				x, y, width, height = y, width-1-x, height, width
+			}
+			if mirror != "" {
+				s.property("imir", []byte(mirror))
+				if mirror == "\x01" {
+					x = width - 1 - x
+				} else {
+					y = height - 1 - y
+				}
+			}
+			// TIFF 6.0, section 8: where row 0 and column 0 are.
+			corners := map[int][2]bool{1: {false, false}, 2: {true, false}, 3: {true, true}, 4: {false, true}, 5: {false, false}, 6: {true, false}, 7: {true, true}, 8: {false, true}}
+			o := s.orientation()
+			if got, want := [2]bool{x > 0, y > 0}, corners[o]; got != want || (width == h) != (o >= 5) {
+				t.Errorf("irot %d, imir %q: %d; the first corner is at %v of %d × %d", quarters, mirror, o, got, width, height)
+			}
+		}
+	}
+	for colours, other := range map[string]bool{
+		"nclx\x00\x01\x00\x0d\x00\x06\x80": false, "nclx\x00\x02\x00\x02\x00\x02\x80": false,
+		"nclx\x00\x09\x00\x10\x00\x09\x80": true, "nclx\x00\x0c\x00\x0d\x00\x06\x80": true, "nclx\x00\x01\x00\x12\x00\x06\x80": true, "nclx": false,
+	} {
+		var s avifShown
+		if s.property("colr", []byte(colours)); s.otherColours != other {
+			t.Errorf("%q: other colours %t", colours, s.otherColours)
+		}
+	}
+}
