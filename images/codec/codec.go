@@ -19,6 +19,11 @@ type Format string
 const (
 	WebP Format = "webp"
 	AVIF Format = "avif"
+	// JPEG and PNG are what every client takes, and Plain the one of them that suits an
+	// image. No Encoder writes them: package convert does.
+	JPEG  Format = "jpeg"
+	PNG   Format = "png"
+	Plain Format = "plain"
 )
 
 // Effort is the trade of CPU for bytes. What it means is the level's affair.
@@ -50,6 +55,10 @@ type Params struct {
 	NearLossless int
 }
 
+// Shape makes of a frame of an animation what it looks like in the result. All of them get the
+// same size by it. nil leaves them as they are.
+type Shape func(*picture.Picture) *picture.Picture
+
 // Limits of what is written.
 const (
 	// maxWebP is the most pixels on a side that the format can name: RFC 9649, 2.
@@ -73,8 +82,8 @@ type Encoder interface {
 	// (package container puts it around the result). Only Model YCbCr, Gray
 	// and NRGBA are accepted.
 	Encode(ctx context.Context, p *picture.Picture, o Params) ([]byte, error)
-	// Animate converts a GIF to an animated WebP.
-	Animate(ctx context.Context, gif []byte, o Params) ([]byte, error)
+	// Animate converts an animated GIF, PNG or WebP to an animated WebP.
+	Animate(ctx context.Context, file []byte, o Params, shape Shape) ([]byte, error)
 }
 
 // check refuses what no level can write.

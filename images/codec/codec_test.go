@@ -332,14 +332,14 @@ func testRefusals(t *testing.T, e Encoder) {
 		"too wide": func() ([]byte, error) {
 			return e.Encode(t.Context(), picture.New(maxWebP+1, 1, picture.NRGBA, picture.Sub444), Params{Format: WebP})
 		},
-		"animated AVIF": func() ([]byte, error) { return e.Animate(t.Context(), nil, Params{Format: AVIF}) },
+		"animated AVIF": func() ([]byte, error) { return e.Animate(t.Context(), nil, Params{Format: AVIF}, nil) },
 	} {
 		if file, err := ask(); !errors.Is(err, ErrUnsupported) || file != nil {
 			t.Errorf("%s: %d bytes, %v; want ErrUnsupported", name, len(file), err)
 		}
 	}
-	for name, file := range map[string][]byte{"nothing": nil, "text": []byte("GIF89a, or not"), "half": testGIFFile(t)[:30]} {
-		if out, err := e.Animate(t.Context(), file, Params{Format: WebP, Quality: 80}); !errors.Is(err, ErrFailed) || out != nil {
+	for name, file := range map[string][]byte{"next to nothing": []byte("GIF8"), "text": []byte("GIF89a, or not"), "half": testGIFFile(t)[:30]} {
+		if out, err := e.Animate(t.Context(), file, Params{Format: WebP, Quality: 80}, nil); !errors.Is(err, ErrFailed) || out != nil {
 			t.Errorf("animating %s: %d bytes, %v; want ErrFailed", name, len(out), err)
 		}
 	}
@@ -361,7 +361,7 @@ func testCancelled(t *testing.T, e Encoder) {
 	if _, err := e.Encode(ctx, scene(8, 8), Params{Format: WebP, Quality: 80}); !errors.Is(err, context.Canceled) || !errors.Is(err, ErrFailed) {
 		t.Errorf("encoding: %v", err)
 	}
-	if _, err := e.Animate(ctx, testGIFFile(t), Params{Format: WebP, Quality: 80}); !errors.Is(err, context.Canceled) || !errors.Is(err, ErrFailed) {
+	if _, err := e.Animate(ctx, testGIFFile(t), Params{Format: WebP, Quality: 80}, nil); !errors.Is(err, context.Canceled) || !errors.Is(err, ErrFailed) {
 		t.Errorf("animating: %v", err)
 	}
 }
@@ -415,7 +415,7 @@ func testAnimation(t *testing.T, e Encoder) {
 	if err := gif.EncodeAll(&file, g); err != nil {
 		t.Fatal(err)
 	}
-	out, err := e.Animate(t.Context(), file.Bytes(), Params{Format: WebP, Quality: 80, Lossless: true})
+	out, err := e.Animate(t.Context(), file.Bytes(), Params{Format: WebP, Quality: 80, Lossless: true}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -459,7 +459,7 @@ func testAnimation(t *testing.T, e Encoder) {
 			t.Errorf("frame %d at %d, %d: %v, want %v", c.frame, c.x, c.y, got, want)
 		}
 	}
-	if lossy, err := e.Animate(t.Context(), file.Bytes(), Params{Format: WebP, Quality: 50}); err != nil || !strings.HasPrefix(string(lossy[8:]), "WEBPVP8X") {
+	if lossy, err := e.Animate(t.Context(), file.Bytes(), Params{Format: WebP, Quality: 50}, nil); err != nil || !strings.HasPrefix(string(lossy[8:]), "WEBPVP8X") {
 		t.Errorf("lossy: %d bytes, %v", len(lossy), err)
 	}
 }

@@ -63,10 +63,10 @@ func (c combined) Encode(ctx context.Context, p *picture.Picture, o Params) ([]b
 	return c.first(func(level Encoder) ([]byte, error) { return level.Encode(ctx, p, o) })
 }
 
-func (c combined) Animate(ctx context.Context, gif []byte, o Params) ([]byte, error) {
+func (c combined) Animate(ctx context.Context, file []byte, o Params, shape Shape) ([]byte, error) {
 	var refused error // by the first level that failed
 	file, err := c.first(func(level Encoder) ([]byte, error) {
-		file, err := level.Animate(ctx, gif, o)
+		file, err := level.Animate(ctx, file, o, shape)
 		if errors.Is(err, ErrFailed) && ctx.Err() == nil {
 			refused = cmp.Or(refused, err)
 			err = fmt.Errorf("%w: %w", ErrUnsupported, err) // here, so the next level is asked

@@ -144,7 +144,7 @@ func (t *Tools) testGIF2WebP(ctx context.Context, c *command) error {
 	}
 	file, err := testGIF()
 	if err == nil {
-		_, err = t.Animate(ctx, file, Params{Format: WebP, Quality: 80})
+		_, err = t.Animate(ctx, file, Params{Format: WebP, Quality: 80}, nil)
 	}
 	return err
 }

@@ -26,6 +26,8 @@ func libraryWebP(out io.Writer, m image.Image, o webpOptions) error {
 	return webp.Encode(out, m, webp.Options{Quality: o.quality, Method: o.method, Lossless: o.lossless})
 }
 
+func libraryReadAVIF(in io.Reader) (image.Image, error) { return avif.Decode(in) }
+
 func libraryAVIF(out io.Writer, m image.Image, o avifOptions) error {
 	return avif.Encode(out, m, avif.Options{Quality: o.quality, QualityAlpha: o.alphaQuality, Speed: o.speed, ChromaSubsampling: o.sampling})
 }

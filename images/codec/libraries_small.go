@@ -16,4 +16,6 @@ func libraryNames() map[Format]string { return nil }
 
 func libraryWebP(io.Writer, image.Image, webpOptions) error { return errSmall }
 
+func libraryReadAVIF(io.Reader) (image.Image, error) { return nil, errSmall }
+
 func libraryAVIF(io.Writer, image.Image, avifOptions) error { return errSmall }

@@ -331,7 +331,7 @@ func TestNewToolsSome(t *testing.T) {
 	if _, err := tools.Encode(t.Context(), scene(8, 8), Params{Format: AVIF, Quality: 80}); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("AVIF: %v", err)
 	}
-	if _, err := tools.Animate(t.Context(), testGIFFile(t), Params{Format: WebP, Quality: 80}); !errors.Is(err, ErrUnsupported) {
+	if _, err := tools.Animate(t.Context(), testGIFFile(t), Params{Format: WebP, Quality: 80}, nil); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("animation: %v", err)
 	}
 }

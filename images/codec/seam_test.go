@@ -42,7 +42,7 @@ func (f fakeLevel) Encode(_ context.Context, _ *picture.Picture, o Params) ([]by
 	return []byte(f.name), nil
 }
 
-func (f fakeLevel) Animate(ctx context.Context, _ []byte, o Params) ([]byte, error) {
+func (f fakeLevel) Animate(ctx context.Context, _ []byte, o Params, _ Shape) ([]byte, error) {
 	return f.Encode(ctx, nil, o)
 }
 
@@ -58,7 +58,7 @@ func TestCombine(t *testing.T) {
 	}
 	for f, want := range map[Format]string{WebP: "a", AVIF: "b", "jxl": ""} {
 		file, err := all.Encode(t.Context(), nil, Params{Format: f})
-		animated, _ := all.Animate(t.Context(), nil, Params{Format: f})
+		animated, _ := all.Animate(t.Context(), nil, Params{Format: f}, nil)
 		if string(file) != want || string(animated) != want || (want == "") != errors.Is(err, ErrUnsupported) {
 			t.Errorf("%s by %q and %q, %v; want %q", f, file, animated, err, want)
 		}
@@ -83,17 +83,17 @@ func TestCombine(t *testing.T) {
 func TestRefusedGIF(t *testing.T) {
 	webp := Params{Format: WebP, Quality: 80}
 	failing, good := fakeLevel{name: "a", err: fmt.Errorf("a: %w", ErrFailed)}, fakeLevel{name: "b", format: WebP}
-	if file, err := Combine(failing, good).Animate(t.Context(), nil, webp); string(file) != "b" || err != nil {
+	if file, err := Combine(failing, good).Animate(t.Context(), nil, webp, nil); string(file) != "b" || err != nil {
 		t.Errorf("%q, %v", file, err)
 	}
 	for name, next := range map[string]fakeLevel{"fails": {name: "b", err: ErrFailed}, "cannot": {name: "b", format: AVIF}} {
-		if _, err := Combine(failing, next).Animate(t.Context(), nil, webp); !errors.Is(err, ErrFailed) || !strings.HasPrefix(err.Error(), "a:") {
+		if _, err := Combine(failing, next).Animate(t.Context(), nil, webp, nil); !errors.Is(err, ErrFailed) || !strings.HasPrefix(err.Error(), "a:") {
 			t.Errorf("the next level %s: %v", name, err)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if file, err := Combine(failing, good).Animate(ctx, nil, webp); err == nil {
+	if file, err := Combine(failing, good).Animate(ctx, nil, webp, nil); err == nil {
 		t.Errorf("%q of a conversion that nobody waits for", file)
 	}
 
@@ -104,10 +104,10 @@ func TestRefusedGIF(t *testing.T) {
 	}
 	file[at+12] = 2
 	tools, embedded := needTools(t, "gif2webp"), &Embedded{}
-	if _, err := tools.Animate(t.Context(), file, webp); !errors.Is(err, ErrFailed) {
+	if _, err := tools.Animate(t.Context(), file, webp, nil); !errors.Is(err, ErrFailed) {
 		t.Skipf("this gif2webp takes it: %v", err)
 	}
-	if out, err := Combine(tools, embedded).Animate(t.Context(), file, webp); err != nil || !bytes.Contains(out, []byte("ANMF")) {
+	if out, err := Combine(tools, embedded).Animate(t.Context(), file, webp, nil); err != nil || !bytes.Contains(out, []byte("ANMF")) {
 		t.Errorf("%d bytes, %v", len(out), err)
 	}
 }
@@ -355,7 +355,7 @@ func TestMemory(t *testing.T) {
 // TestTimes of GIFs, as browsers show them, and of loops.
 func TestTimes(t *testing.T) {
 	for delay, want := range map[int]time.Duration{-1: usualFrame, 0: usualFrame, 1: usualFrame, 2: 20 * time.Millisecond, 10: usualFrame, 65535: 655350 * time.Millisecond} {
-		if got := duration(delay); got != want {
+		if got := gifDuration(delay); got != want {
 			t.Errorf("delay %d: %v, want %v", delay, got, want)
 		}
 	}
@@ -412,7 +412,7 @@ func FuzzAnimate(f *testing.F) {
 		if c, err := gif.DecodeConfig(bytes.NewReader(file)); err != nil || c.Width*c.Height > 1<<10 {
 			t.Skip("too large to try many")
 		}
-		out, err := e.Animate(t.Context(), file, Params{Format: WebP, Quality: 80})
+		out, err := e.Animate(t.Context(), file, Params{Format: WebP, Quality: 80}, nil)
 		if (err == nil) != (checkWebP(out) == nil) {
 			t.Errorf("%d bytes, %v", len(out), err)
 		}

@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -135,8 +136,11 @@ func (t *Tools) Encode(ctx context.Context, p *picture.Picture, o Params) ([]byt
 	return t.result(ctx, c, prepare(p, o), o.Format)
 }
 
-// Animate converts a GIF to an animated WebP.
-func (t *Tools) Animate(ctx context.Context, gif []byte, o Params) ([]byte, error) {
+// Animate converts a GIF to an animated WebP, as it is.
+func (t *Tools) Animate(ctx context.Context, gif []byte, o Params, shape Shape) ([]byte, error) {
+	if shape != nil || !bytes.HasPrefix(gif, []byte("GIF8")) {
+		return nil, fmt.Errorf("an animation that is no GIF, or in another size: %w", ErrUnsupported)
+	}
 	if o.Format != WebP {
 		return nil, fmt.Errorf("an animation as %q: %w", o.Format, ErrUnsupported)
 	}

@@ -57,7 +57,7 @@ func (f *fakeEncoder) Encode(_ context.Context, p *picture.Picture, o codec.Para
 	return []byte(smallest), f.err
 }
 
-func (f *fakeEncoder) Animate(_ context.Context, _ []byte, o codec.Params) ([]byte, error) {
+func (f *fakeEncoder) Animate(_ context.Context, _ []byte, o codec.Params, _ codec.Shape) ([]byte, error) {
 	f.params = append(f.params, o)
 	return []byte(smallest), f.err
 }
@@ -473,7 +473,7 @@ func TestAnimation(t *testing.T) {
 			t.Errorf("frame %d lasts %d ms", i, ms)
 		}
 	}
-	for _, s := range []Spec{{Format: codec.AVIF}, {Format: codec.WebP, Width: 10}} {
+	for _, s := range []Spec{{Format: codec.AVIF}, {Format: codec.Plain, Width: 10}} {
 		if _, err := c.Convert(t.Context(), source, s); !errors.Is(err, ErrUnsupported) {
 			t.Errorf("%+v: %v", s, err)
 		}

@@ -12,6 +12,8 @@ import (
 	"golang.org/x/image/tiff"
 	"golang.org/x/image/webp"
 
+	"millrace/images/codec"
+	"millrace/images/container"
 	"millrace/images/header"
 	"millrace/images/icc"
 	"millrace/images/jpeg"
@@ -28,6 +30,9 @@ func (j *job) decode(p plan) (*picture.Picture, error) {
 			MaxPixels:   j.info.Width * j.info.Height, // which Check has allowed
 			Whole:       true,
 		})
+	}
+	if j.info.Format == header.AVIF {
+		return j.decodeAVIF()
 	}
 	config, decode := decoders(j.info.Format)
 	if decode == nil {
@@ -64,11 +69,28 @@ func (j *job) decode(p plan) (*picture.Picture, error) {
 	return pic, nil
 }
 
+// decodeAVIF decodes an AVIF. That its parts agree on its size is known only afterwards; a worker's
+// memory is bounded.
+func (j *job) decodeAVIF() (*picture.Picture, error) {
+	if err := container.CheckAVIF(j.source); err != nil { // a decoder takes what is cut off
+		return nil, j.broken(err)
+	}
+	m, err := codec.DecodeAVIF(j.source)
+	if err != nil {
+		return nil, j.broken(err)
+	}
+	if b := m.Bounds(); b.Dx() != j.info.Width || b.Dy() != j.info.Height {
+		return nil, fmt.Errorf("%w: it has %d × %d pixels instead of %d × %d",
+			header.ErrBroken, b.Dx(), b.Dy(), j.info.Width, j.info.Height)
+	}
+	return picture.FromImage(m), nil
+}
+
 // broken is a decoder's error.
 func (j *job) broken(err error) error {
 	var unsupported png.UnsupportedError
 	var tiffs tiff.UnsupportedError
-	if errors.Is(err, ErrUnsupported) {
+	if errors.Is(err, ErrUnsupported) || errors.Is(err, codec.ErrUnsupported) {
 		return fmt.Errorf("reading %s: %w", j.info.Format, err)
 	}
 	if errors.As(err, &unsupported) || errors.As(err, &tiffs) || errors.Is(err, bmp.ErrUnsupported) {
@@ -175,6 +197,16 @@ func lighten(p *picture.Picture, file []byte) (*picture.Picture, []byte) {
 		return p, compact
 	}
 	if len(file) <= convertedProfile {
+		return p, file
+	}
+	return toSRGB(p, file)
+}
+
+// toSRGB converts a picture in the colours of a profile of RGB, which stay where that
+// cannot be done.
+func toSRGB(p *picture.Picture, file []byte) (*picture.Picture, []byte) {
+	profile, err := icc.Parse(file)
+	if err != nil {
 		return p, file
 	}
 	q, err := profile.ToSRGB(p)

@@ -44,10 +44,50 @@ const (
 	graphicQuality = 90
 )
 
-// encode codes an image, and tells whether that was lossless, nearly at least.
+// encode codes an image in as many bytes as it may have, and tells whether that was
+// lossless, nearly at least.
 func (j *job) encode(p *picture.Picture) (data []byte, lossless bool, err error) {
-	lossy := codec.Params{Format: j.spec.Format, Quality: j.spec.Quality, Effort: j.spec.Effort}
-	graphic := j.info.Lossless && (j.info.Palette || p.Graphic())
+	asked := j.spec
+	data, lossless, err = j.encodeAt(p, asked.Quality)
+	most := asked.MaxBytes - len(p.ICC)
+	if err != nil || asked.MaxBytes == 0 || len(data) <= most {
+		return data, lossless, err
+	}
+	if lossless {
+		if j.spec.Format == codec.PNG && (asked.Format == codec.PNG || !p.Opaque()) {
+			return data, true, nil
+		}
+		if j.spec.Format == codec.PNG {
+			j.spec.Format = codec.JPEG
+		}
+		j.lossy = true
+	}
+	fits := false
+	for low, high := 1, asked.Quality; low <= high; {
+		q := (low + high) / 2
+		one, _, err := j.encodeAt(p, q)
+		switch {
+		case err != nil:
+			return nil, false, err
+		case len(one) <= most:
+			data, fits, low = one, true, q+1
+		default:
+			if !fits && len(one) < len(data) {
+				data = one // if none fits, the smallest
+			}
+			high = q - 1
+		}
+	}
+	return data, false, nil
+}
+
+// encodeAt codes an image at a quality.
+func (j *job) encodeAt(p *picture.Picture, quality int) (data []byte, lossless bool, err error) {
+	lossy := codec.Params{Format: j.spec.Format, Quality: quality, Effort: j.spec.Effort}
+	graphic := !j.lossy && j.info.Lossless && (j.info.Palette || p.Graphic())
+	if _, plain := plainFormats()[j.spec.Format]; plain {
+		return j.plain(p, graphic, quality)
+	}
 	if !graphic {
 		data, err = j.with(p, lossy)
 		return data, false, err

@@ -4,6 +4,7 @@ import (
 	"image"
 	"math"
 
+	"millrace/images/header"
 	"millrace/images/picture"
 )
 
@@ -28,7 +29,10 @@ func planFor(width, height int, turned bool, s Spec) plan {
 		boxW, boxH = boxH, boxW
 	}
 	w, h := float64(width), float64(height)
-	fit := s.Fit
+	fit, most := s.Fit, 1.0 // which the scale may be
+	if s.Edit.Enlarge {
+		most = math.Inf(1)
+	}
 	switch {
 	case boxW == 0: // one side alone keeps the proportions, whatever the fit
 		boxW, fit = math.Inf(1), Contain
@@ -36,24 +40,50 @@ func planFor(width, height int, turned bool, s Spec) plan {
 		boxH, fit = math.Inf(1), Contain
 	}
 	switch fit {
-	case Fill:
-		k := min(1, w/boxW, h/boxH)
+	case Fill, Cover:
+		k := min(1, most*w/boxW, most*h/boxH)
 		p.to = image.Pt(round(boxW*k), round(boxH*k))
-	case Cover:
-		k := min(1, w/boxW, h/boxH)
-		p.to = image.Pt(round(boxW*k), round(boxH*k))
+		if fit == Fill {
+			break
+		}
 		scale := min(w/boxW, h/boxH) // of the box, to lie in the image
 		partW, partH := min(width, round(boxW*scale)), min(height, round(boxH*scale))
-		p.part = image.Rect(0, 0, partW, partH).Add(image.Pt((width-partW)/2, (height-partH)/2))
-		p.to = image.Pt(min(p.to.X, partW), min(p.to.Y, partH))
+		p.part = image.Rect(0, 0, partW, partH).Add(s.Edit.place(image.Pt(width-partW, height-partH), image.Pt(width, height)))
+		if !s.Edit.Enlarge {
+			p.to = image.Pt(min(p.to.X, partW), min(p.to.Y, partH))
+		}
 	case Outside:
-		k := min(1, max(boxW/w, boxH/h))
+		k := min(most, max(boxW/w, boxH/h))
 		p.to = image.Pt(round(w*k), round(h*k))
 	default:
-		k := min(1, boxW/w, boxH/h)
+		k := min(most, boxW/w, boxH/h)
 		p.to = image.Pt(round(w*k), round(h*k))
 	}
 	return p
+}
+
+// upright is the size of an image when it is shown.
+func upright(i header.Info) image.Point {
+	if i.Orientation >= 5 { // TIFF 6.0: these change rows and columns
+		return image.Pt(i.Height, i.Width)
+	}
+	return image.Pt(i.Width, i.Height)
+}
+
+// planOf is the plan for an image, as far as its headers tell: by Edit.Trim the result may be
+// smaller.
+func (s Spec) planOf(i header.Info) plan {
+	if !s.Edits() {
+		return planFor(i.Width, i.Height, i.Orientation >= 5, s)
+	}
+	size := upright(i)
+	if r := s.Edit.Rect; r[2] > 0 {
+		size = image.Pt(min(r[2], size.X), min(r[3], size.Y))
+	}
+	if s.Edit.Rotate == 90 || s.Edit.Rotate == 270 {
+		size = image.Pt(size.Y, size.X)
+	}
+	return planFor(size.X, size.Y, false, s)
 }
 
 func round(v float64) int { return max(1, int(math.Round(v))) }

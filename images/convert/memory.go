@@ -20,12 +20,15 @@ const (
 // from drawings, whose coding may take several times as much and is predicted
 // for both.
 func Memory(i header.Info, s Spec, level string) int64 {
-	pixels := int64(i.Width) * int64(i.Height)
-	if i.Frames > 1 && i.Format == header.GIF {
-		// All frames with an index a pixel, canvases of four bytes a pixel
-		// (what is shown, what was, what comes), and one frame's coder.
-		return baseMemory + int64(i.Frames)*pixels + 3*4*pixels +
-			codec.MemoryExact(level, int(pixels))
+	switch {
+	case s.Format == Stripped || s.Format == SVG:
+		return baseMemory // and the file twice, which is bounded and small beside that
+	case IsFact(s.Format):
+		s.Width, s.Height, s.Fit, s.Edit = factSide, factSide, Contain, Edit{}
+		i.Frames = 1 // the first is decoded
+	}
+	if i.Frames > 1 && i.Format != header.TIFF && s.Format == codec.WebP {
+		return animationMemory(i, s, level)
 	}
 	peak, held, result := stillMemory(i, s)
 	encoder := codec.Memory(level, s.Format, result)
@@ -37,6 +40,38 @@ func Memory(i header.Info, s Spec, level string) int64 {
 		encoder = max(encoder, codec.MemoryAlpha(level, result))
 	}
 	return baseMemory + max(peak, held+encoder)
+}
+
+// animationMemory is what an animation takes: all frames of a GIF with an index a pixel, canvases
+// of four bytes a pixel (what is shown, what was, what comes), one frame of other formats, and
+// one frame's coder.
+func animationMemory(i header.Info, s Spec, level string) int64 {
+	pixels := int64(i.Width) * int64(i.Height)
+	held, result := 3*4*pixels, pixels
+	if s.Resizes() || s.Edits() {
+		p := s.planOf(i)
+		_, size := s.frame(p.to.X, p.to.Y)
+		result = int64(size.X) * int64(size.Y)
+		held += 3 * 4 * result
+		if s.Edits() {
+			held += 20 * result // as for still images
+		}
+	}
+	if i.Format == header.GIF {
+		held += int64(i.Frames) * pixels
+	} else {
+		held += 2 * 4 * pixels
+	}
+	return baseMemory + held + codec.MemoryExact(AnimationLevel(i, s, level), int(result))
+}
+
+// AnimationLevel is who converts an animation, where level does it for still images: commands
+// take GIFs as they are alone.
+func AnimationLevel(i header.Info, s Spec, level string) string {
+	if i.Format != header.GIF || s.Resizes() || s.Edits() {
+		return "embedded"
+	}
+	return level
 }
 
 // exactFits reports whether a still image may be coded without loss in the
@@ -59,10 +94,21 @@ func fits(i header.Info, s Spec, level string, coder func(level string, pixels i
 // it is encoded, and how many pixels the result has.
 func stillMemory(i header.Info, s Spec) (peak, held int64, result int) {
 	pixels := int64(i.Width) * int64(i.Height)
-	p := planFor(i.Width, i.Height, i.Orientation >= 5, s)
+	p := s.planOf(i)
 	to := int64(p.to.X) * int64(p.to.Y)
+	if s.Edit.Trim > 0 {
+		p.to = upright(i) // it is decoded at its size
+	}
 	peak, kept, perPixel := decodedMemory(i, p, pixels)
-	held = kept + 5*to/2 // planes for the coder: luma, a half of chroma, alpha
+	if s.Edits() {
+		_, size := s.frame(p.to.X, p.to.Y)
+		to = int64(size.X) * int64(size.Y)
+		// A turned copy of what was decoded, and what a blur holds between its rows and columns:
+		// four numbers of four bytes, and the result.
+		held = kept + 20*to
+		peak += kept
+	}
+	held += kept + 5*to/2 // planes for the coder: luma, a half of chroma, alpha
 	if to != pixels || i.Orientation > 1 {
 		held += perPixel * to // the scaled or turned copy
 	}
@@ -95,6 +141,10 @@ func decodedMemory(i header.Info, p plan, pixels int64) (peak, kept, perPixel in
 		return peak, kept, samples
 	}
 	switch {
+	case i.Format == header.AVIF:
+		// What is compiled, planes, RGB in 8 or 16 bits inside of it, and twice outside.
+		kept = 120<<20 + int64(8*(1+i.Depth/9))*pixels
+		return kept + 8*pixels, kept, 4
 	case i.Palette:
 		kept = (1 + 4) * pixels // its decoder's image, and ours
 	case i.Depth > 8:

@@ -142,9 +142,9 @@ func (l *lazy) Encode(ctx context.Context, p *picture.Picture, o codec.Params) (
 	return l.encoder.Encode(ctx, p, o)
 }
 
-func (l *lazy) Animate(ctx context.Context, gif []byte, o codec.Params) ([]byte, error) {
+func (l *lazy) Animate(ctx context.Context, file []byte, o codec.Params, shape codec.Shape) ([]byte, error) {
 	if err := l.open(ctx); err != nil {
 		return nil, fmt.Errorf("%w: %w", codec.ErrUnsupported, err)
 	}
-	return l.encoder.Animate(ctx, gif, o)
+	return l.encoder.Animate(ctx, file, o, shape)
 }

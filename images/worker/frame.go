@@ -128,6 +128,8 @@ func kinds() []kind {
 	return []kind{
 		{"no gain", convert.ErrNoGain},
 		{"memory", convert.ErrMemory},
+		{"outside", convert.ErrOutside},
+		{"svg", convert.ErrSVG},
 		{"convert unsupported", convert.ErrUnsupported},
 		{"header unknown", header.ErrUnknown},
 		{"header broken", header.ErrBroken},
