@@ -162,7 +162,7 @@ func (h *Handler) ahead(ctx context.Context, name string) (p picture) {
 		return p
 	}
 	for _, format := range h.formats {
-		w := h.wanted(format, params.Params{})
+		w := h.wanted(format, params.Params{}, false)
 		one, err := h.make(ctx, f, w)
 		if err != nil {
 			p.err, p.cause = err, cause(err)

@@ -3,6 +3,7 @@ package images
 import (
 	"encoding/binary"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,7 +38,8 @@ func TestLongAnimation(t *testing.T) {
 	servertest.Eventually(r.t, "the short one", func() bool { return status(r.get("/short.gif", takesWebP)) == "webp" })
 }
 
-// TestAnimationGuess: of what is refused anyway nothing is guessed.
+// TestAnimationGuess: of what is refused anyway nothing is guessed, and commands take GIFs as they
+// are alone.
 func TestAnimationGuess(t *testing.T) {
 	r := newRig(t, Options{}, newFake(bothTools))
 	for i, c := range []struct {
@@ -47,13 +49,16 @@ func TestAnimationGuess(t *testing.T) {
 	}{
 		{header.Info{Format: header.GIF, Width: 1000, Height: 1000, Frames: 2}, wanted{format: format{level: "tools"}}, true},
 		{header.Info{Format: header.GIF, Width: 1000, Height: 1000, Frames: 1}, wanted{format: format{level: "tools"}}, false},
-		{header.Info{Format: header.PNG, Width: 1000, Height: 1000, Frames: 2}, wanted{format: format{level: "tools"}}, false},
-		{header.Info{Format: header.GIF, Width: 1000, Height: 1000, Frames: 2}, wanted{spec: convert.Spec{Width: 8}}, false},
+		{header.Info{Format: header.PNG, Width: 1000, Height: 1000, Frames: 2}, wanted{format: format{level: "tools"}}, true},
+		{header.Info{Format: header.GIF, Width: 1000, Height: 1000, Frames: 2}, wanted{spec: convert.Spec{Width: 8}}, true},
 	} {
 		c.w.Format, c.w.spec.Format = codec.WebP, codec.WebP
 		j := r.job(&record{info: &c.info}, c.w)
 		if (j.Guess > 0) != c.guessed {
 			t.Errorf("%d: a guess of %v", i, j.Guess)
+		}
+		if tools := strings.Contains(string(j.Class), "tools"); tools != (i < 2) {
+			t.Errorf("%d: the class %q", i, j.Class)
 		}
 	}
 }

@@ -140,7 +140,7 @@ func (h *Handler) drop(p *staleRecord) {
 		ids[id] = true
 	}
 	for _, f := range h.formats { // what was made by an earlier process
-		ids[h.wanted(f, params.Params{}).id] = true
+		ids[h.wanted(f, params.Params{}, false).id] = true
 	}
 	h.meters.Dropped.Add(0, uint64(h.variants.drop(h.closing, p.file, ids)))
 }

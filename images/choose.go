@@ -1,6 +1,7 @@
 package images
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"millrace/images/convert"
 	"millrace/images/queue"
 	"millrace/internal/lane"
 	"millrace/internal/observe/trace"
@@ -31,6 +33,7 @@ type choice struct {
 	interim bool         // soon there may be something better: not for the lane
 	version lane.Version // invalidated when another choice may be better
 	used    *atomic.Bool // the record's
+	refused error        // why what is asked for cannot be had of this image; nil: it can
 }
 
 func interim(reason string) choice { return choice{label: reason, interim: true} }
@@ -59,11 +62,12 @@ func (h *Handler) choose(ctx context.Context, f original.File, all []wanted) cho
 	}
 	s := h.survey(rec, all)
 	if s.choice.answer == nil && slices.ContainsFunc(s.missing, func(w wanted) bool { return w.quick }) {
-		if reason := h.await(ctx, rec, s.missing); reason != "" {
-			return interim(reason)
-		}
+		reason := h.await(ctx, rec, s.missing)
 		version = rec.gen.Now()
 		s = h.survey(rec, all)
+		if reason != "" && (len(s.missing) > 0 || s.choice.interim) { // else it is settled by now
+			return interim(reason)
+		}
 	}
 	for _, w := range s.missing {
 		h.order(rec, w, background) // for the next visitors: it may be smaller still
@@ -90,18 +94,20 @@ func (h *Handler) survey(rec *record, all []wanted) (s surveyed) {
 	switch {
 	case rec.gone:
 		return surveyed{choice: interim("new")}
-	case rec.refused != nil:
+	case rec.refused != nil && !all[0].any:
 		return surveyed{choice: choice{label: cause(rec.refused)}}
 	}
 	s.choice.label = "smaller"
 	var best *variant
 	var weight int // of the best
+	usable := false
 	for _, w := range all {
-		if best != nil && w.weight < weight {
+		if best != nil && w.weight < weight || w.spare && (usable || s.choice.refused != nil) {
 			break
 		}
 		v := h.table.variant(rec, w)
 		h.look(rec, v)
+		usable = usable || v.state != failed
 		switch v.state {
 		case unknown: // the store cannot be asked now
 			s.choice.interim, s.choice.label = true, "store"
@@ -109,6 +115,9 @@ func (h *Handler) survey(rec *record, all []wanted) (s surveyed) {
 			s.missing = append(s.missing, w)
 		case failed:
 			s.choice.interim, s.choice.label = s.choice.interim || v.interim, cause(v.err)
+			if errors.Is(v.err, convert.ErrOutside) || errors.Is(v.err, convert.ErrSVG) {
+				s.choice.refused = v.err
+			}
 		case ready:
 			if best == nil || v.meta.Bytes < best.meta.Bytes {
 				best, weight = v, w.weight
@@ -192,7 +201,7 @@ func (h *Handler) load(rec *record, v *variant) {
 // that the caller should survey again.
 func (h *Handler) await(ctx context.Context, rec *record, all []wanted) (reason string) {
 	quick := all[slices.IndexFunc(all, func(w wanted) bool { return w.quick })]
-	wait := h.options.Wait
+	wait := cmp.Or(quick.wait, h.options.Wait)
 	o := h.order(rec, quick, urgent)
 	if o.err != nil {
 		return cause(o.err)

@@ -1,6 +1,7 @@
 package images
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,11 +52,13 @@ func (h *Handler) order(rec *record, w wanted, p queue.Priority) (o order) {
 	if v.state != missing && v.state != ordered {
 		return order{}
 	}
-	if err := h.inspect(rec); err != nil {
-		if rec.refused == nil {
-			v.postpone(err)
+	if !w.any {
+		if err := h.inspect(rec); err != nil {
+			if rec.refused == nil {
+				v.postpone(err)
+			}
+			return order{err: err}
 		}
-		return order{err: err}
 	}
 	j := h.job(rec, w)
 	predicted, known := h.engine.queue.Predict(j)
@@ -68,7 +71,7 @@ func (h *Handler) order(rec *record, w wanted, p queue.Priority) (o order) {
 	}
 	o.predicted = predicted
 	j.Priority = p
-	if p == urgent && o.predicted > h.options.Wait {
+	if p == urgent && o.predicted > cmp.Or(w.wait, h.options.Wait) {
 		j.Priority = background // nobody will wait for it
 	}
 	switch o.ticket, o.err = h.engine.queue.Submit(j); {
@@ -92,6 +95,8 @@ func guess(w wanted, megapixels float64) time.Duration {
 		perMegapixel = 900
 	case w.Format == codec.AVIF:
 		perMegapixel = 80
+	case w.Format != codec.WebP: // JPEG and PNG
+		perMegapixel = 90
 	case w.level != "tools":
 		perMegapixel = 230
 	}
@@ -117,7 +122,10 @@ func guessAnimation(w wanted, megapixels float64) time.Duration {
 
 // job is the conversion of a record's file; its lock is held.
 func (h *Handler) job(rec *record, w wanted) queue.Job {
-	f, info := rec.file, *rec.info
+	f, info := rec.file, header.Info{}
+	if rec.info != nil {
+		info = *rec.info
+	}
 	effort := "fast"
 	if w.spec.Effort == codec.Best {
 		effort = "best"
@@ -125,10 +133,14 @@ func (h *Handler) job(rec *record, w wanted) queue.Job {
 	k := key(h.variants.scope, f, w.id)
 	w.memory = convert.Memory(info, w.spec, w.level)
 	kind, megapixels, guess := string(info.Format), info.Megapixels(), time.Duration(0)
+	if w.spec.MaxBytes > 0 {
+		effort += " searched"
+	}
 	if info.Frames > 1 {
 		kind += " animation"
 		megapixels *= float64(info.Frames)
-		if info.Format == header.GIF && w.Format == codec.WebP && !w.spec.Resizes() { // all others are refused
+		if w.Format == codec.WebP { // all others are refused, or of one frame
+			w.level = convert.AnimationLevel(info, w.spec, w.level)
 			guess = guessAnimation(w, megapixels)
 		}
 	}
@@ -214,6 +226,8 @@ func causes() []struct {
 		{"busy", []error{queue.ErrFull, queue.ErrClosed, worker.ErrNotStarted}},
 		{"memory", []error{queue.ErrTooBig, convert.ErrMemory}},
 		{"not an image", []error{header.ErrUnknown}},
+		{"outside", []error{convert.ErrOutside}},
+		{"svg", []error{convert.ErrSVG}},
 		{"too large", []error{header.ErrTooLarge, jpeg.ErrTooLarge}},
 		{"unsupported", []error{header.ErrUnsupported, codec.ErrUnsupported, convert.ErrUnsupported, jpeg.ErrUnsupported, icc.ErrUnsupported}},
 		{"broken", []error{header.ErrBroken, jpeg.ErrFormat, icc.ErrBroken}},
@@ -317,7 +331,7 @@ func (h *Handler) convert(ctx context.Context, f original.File, w wanted, urgent
 	if err != nil {
 		return nil, err
 	}
-	h.meters.Converted.Add(string(w.Format) + " " + r.Level)
+	h.meters.Converted.Add(string(r.Format) + " " + r.Level)
 	h.meters.BytesIn.Add(0, uint64(f.Size))
 	h.meters.BytesOut.Add(0, uint64(len(r.Data)))
 	h.meters.CPU.Add(0, uint64(r.CPU))
@@ -356,7 +370,7 @@ func (h *Handler) fail(rec *record, v *variant, err error) {
 		return
 	}
 	level := slog.LevelWarn
-	if v.failures > 1 || cause(err) == "unsupported" { // then nothing is wrong with the file
+	if v.failures > 1 || cause(err) == "unsupported" || cause(err) == "outside" { // then nothing is wrong with the file
 		level = slog.LevelDebug
 	}
 	h.log.Log(h.closing, level, "an image is served as it is: it was not converted", "file", rec.name, "format", v.wanted.Format, "err", err)
@@ -366,6 +380,9 @@ func (h *Handler) fail(rec *record, v *variant, err error) {
 // locked.
 func (h *Handler) improve(rec *record, v *variant) {
 	w := v.wanted
+	if w.Format != codec.WebP && w.Format != codec.AVIF || w.spec.MaxBytes > 0 {
+		return
+	}
 	if h.options.NoBest || v.better || v.meta.Best || v.state != ready || w.Format == codec.AVIF && w.level != "tools" ||
 		h.room == 0 {
 		return

@@ -1,7 +1,7 @@
 // Package images answers requests for images with the format that suits the
 // browser: WebP or AVIF where it takes them and they are smaller, the original
-// otherwise, under the same URL. What was converted is kept, and follows its
-// original.
+// otherwise, or a JPEG or PNG where another size is asked for, under the same URL. What
+// was converted is kept, and follows its original.
 //
 // A request's life: a path with an image's extension becomes an original
 // (package static/original: a folder's files, or images/remote); Accept and,
@@ -19,6 +19,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -27,6 +28,7 @@ import (
 	"sync"
 	"time"
 
+	"millrace/images/convert"
 	"millrace/images/params"
 	"millrace/internal/lane"
 	"millrace/internal/observe/meter"
@@ -165,7 +167,12 @@ func (h *Handler) Close() error {
 
 // ServeHTTP answers a request for an image; others are the source's.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !h.extensions[strings.ToLower(path.Ext(r.URL.Path))] {
+	ext := strings.ToLower(path.Ext(r.URL.Path))
+	if ext == ".svg" && h.options.SVG != "" {
+		h.serveSVG(w, r)
+		return
+	}
+	if !h.extensions[ext] && (h.options.StripOriginals == "" || !mayHaveLocation(ext) || h.options.OnlyImages) {
 		h.serveOther(w, r)
 		return
 	}
@@ -183,6 +190,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.source.ServeHTTP(w, r)
 		return
 	}
+	if !h.extensions[ext] {
+		h.serveOriginal(w, r, f, choice{label: "extension"})
+		return
+	}
 	wanted, err := h.want(r)
 	if err != nil {
 		h.refuse(w, r, err)
@@ -190,7 +201,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c := h.choose(r.Context(), f, wanted)
 	defer c.done()
-	if c.answer == nil {
+	switch {
+	case c.refused != nil:
+		h.refuse(w, r, fmt.Errorf("%w: %w", params.ErrRefused, c.refused))
+		return
+	case c.answer == nil && len(wanted) > 0 && convert.IsFact(wanted[0].Format):
+		h.noFact(w, r, c)
+		return
+	case c.answer == nil:
 		h.serveOriginal(w, r, f, c)
 		return
 	}
@@ -211,8 +229,24 @@ func (h *Handler) offer(r *http.Request, f original.File, c choice) {
 	lane.Offer(r, c.answer, lane.Rule{VaryOn: h.varyOn, Version: f.Generation, Also: c.version, Used: c.used, WithQuery: h.options.Params.Enabled()})
 }
 
+// noFact answers a request for what is told about an image where nothing can be told, or not yet.
+func (h *Handler) noFact(w http.ResponseWriter, r *http.Request, c choice) {
+	h.meters.Served.Add("no fact " + c.label)
+	w.Header()["Cache-Control"] = []string{"no-store"}
+	w.Header()[statusHeader] = []string{"none; reason=" + c.label}
+	if c.interim {
+		w.Header()["Retry-After"] = []string{"1"}
+		pages.Error(w, r, http.StatusServiceUnavailable, "It is being found out; ask again in a second.")
+		return
+	}
+	pages.Error(w, r, http.StatusUnprocessableEntity, "This file is not an image that can be read: "+c.label+".")
+}
+
 // serveOriginal sends the original, and says why.
 func (h *Handler) serveOriginal(w http.ResponseWriter, r *http.Request, f original.File, c choice) {
+	if h.options.StripOriginals != "" && h.serveStripped(w, r, f, c) {
+		return
+	}
 	h.meters.Served.Add("original " + c.label)
 	header := http.Header{"Vary": h.vary, statusHeader: {"original; reason=" + c.label}}
 	if c.interim {

@@ -26,7 +26,7 @@ type Options struct {
 	// Quality of lossy formats, 1 to 100, on the scale of WebP. Default 80.
 	Quality int `yaml:"quality"`
 	// Extensions of the files that are converted. Default jpg, jpeg, png, gif,
-	// webp, bmp; tiff and tif can be added.
+	// webp, bmp; tiff, tif and avif can be added.
 	Extensions []string `yaml:"extensions"`
 	// OnlyImages refuses files with other extensions, with the answer
 	// "File extension not allowed!" and status 400, instead of serving them.
@@ -34,6 +34,14 @@ type Options struct {
 	// KeepCopyright keeps the copyright and the artist of EXIF. All other
 	// metadata but the colour profile is left out of variants.
 	KeepCopyright bool `yaml:"keep_copyright"`
+	// StripOriginals is what is taken out of originals before they are sent as they are: gps,
+	// the place that they were made at. Those that it cannot be taken out of, such as ones
+	// larger than MaxSize, are refused then. Default: they are sent as they are. Variants never have it.
+	StripOriginals string `yaml:"strip_originals"`
+	// SVG is what is done with drawings, files named .svg: sanitize leaves out what runs or loads
+	// anything, download has browsers save them instead of showing them. Default: they are sent
+	// as they are.
+	SVG string `yaml:"svg"`
 	// NearLossless allows changes in drawings and screenshots that nobody
 	// sees, 1 to 100 (none). Default 60.
 	NearLossless int `yaml:"near_lossless"`
@@ -108,7 +116,7 @@ const (
 
 // known are the extensions that may be converted, and whether they are without
 // being asked for.
-var known = map[string]bool{"jpg": true, "jpeg": true, "png": true, "gif": true, "webp": true, "bmp": true, "tiff": false, "tif": false}
+var known = map[string]bool{"jpg": true, "jpeg": true, "png": true, "gif": true, "webp": true, "bmp": true, "tiff": false, "tif": false, "avif": false}
 
 func (o Options) withDefaults() Options {
 	if len(o.Formats) == 0 {
@@ -165,7 +173,7 @@ func (o Options) Check() map[string]error {
 	}
 	for _, e := range o.Extensions {
 		if _, ok := known[strings.ToLower(strings.TrimPrefix(e, "."))]; !ok {
-			faults["extensions"] = fmt.Errorf("images named %q cannot be converted: jpg, jpeg, png, gif, webp, bmp, tiff, tif", e)
+			faults["extensions"] = fmt.Errorf("images named %q cannot be converted: jpg, jpeg, png, gif, webp, bmp, tiff, tif, avif", e)
 		}
 	}
 	if o.Quality < 0 || o.Quality > 100 {
@@ -176,6 +184,12 @@ func (o Options) Check() map[string]error {
 	}
 	if !slices.Contains([]string{"", "auto", "tools", "embedded"}, o.Engine) {
 		faults["engine"] = fmt.Errorf("%q is not an engine: auto, tools or embedded", o.Engine)
+	}
+	if !slices.Contains([]string{"", "gps"}, o.StripOriginals) {
+		faults["strip_originals"] = fmt.Errorf("%q cannot be taken out: gps", o.StripOriginals)
+	}
+	if !slices.Contains([]string{"", "sanitize", "download"}, o.SVG) {
+		faults["svg"] = fmt.Errorf("%q is neither sanitize nor download", o.SVG)
 	}
 	if !slices.Contains([]string{"", "idle", "normal"}, o.Background) {
 		faults["background"] = fmt.Errorf("%q is neither idle nor normal", o.Background)

@@ -3,6 +3,7 @@ package images
 import (
 	"container/list"
 	"net/http"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"millrace/images/codec"
+	"millrace/images/convert"
 	"millrace/images/header"
 	"millrace/images/queue"
 	"millrace/internal/lane"
@@ -34,7 +37,7 @@ const (
 	// What an original, a variant of it and its answer take of that, besides the
 	// answer's body. TestMemoryOfRecords holds them against the heap.
 	recordBytes  = 512
-	variantBytes = 768
+	variantBytes = 1024
 	answerBytes  = 1152
 	// maxOpen bounds the descriptors of larger variants: a quarter of the 1024
 	// that many systems allow.
@@ -402,6 +405,21 @@ func (t *table) forgetOne(rec *record) {
 	rec.gen.Invalidate() // nobody would, when it becomes another
 }
 
+// contentType is that of a variant.
+func contentType(m *meta) string {
+	switch f := codec.Format(m.Format); {
+	case f == convert.Info:
+		return "application/json"
+	case convert.IsFact(f):
+		return "text/plain; charset=utf-8"
+	case f == convert.SVG:
+		return "image/svg+xml"
+	case f == convert.Stripped:
+		return mediaType(path.Ext(m.Source))
+	}
+	return "image/" + m.Format
+}
+
 // hold makes the answer of a variant out of what is stored, which it takes over.
 // Its date is that of the conversion: the original's would tell clients that
 // what they have of it goes on here (RFC 9110, 13.1.3 and 13.1.5).
@@ -413,7 +431,7 @@ func (t *table) hold(rec *record, v *variant, o *store.Object, vary []string) er
 	a := &send.Answer{
 		Size: v.meta.Bytes, ETag: `"` + v.meta.Tag + `"`, LastModified: modified.UTC().Truncate(time.Second),
 		Header: map[string][]string{
-			"Content-Type":           {"image/" + v.meta.Format},
+			"Content-Type":           {contentType(&v.meta)},
 			"Content-Length":         {strconv.FormatInt(v.meta.Bytes, 10)},
 			"Accept-Ranges":          {"bytes"},
 			"X-Content-Type-Options": {"nosniff"},

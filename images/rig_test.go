@@ -2,6 +2,7 @@ package images
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"image"
@@ -61,12 +62,12 @@ func (f *fakeConverter) Convert(ctx context.Context, src worker.Source, s conver
 			return nil, err
 		}
 	}
-	share := map[codec.Format]int{codec.WebP: 2, codec.AVIF: 3}[s.Format]
+	share := cmp.Or(map[codec.Format]int{codec.WebP: 2, codec.AVIF: 3}[s.Format], 2)
 	if s.Effort == codec.Best {
 		share++
 	}
 	out := append([]byte(s.Format), data[:len(data)/share]...)
-	return &convert.Result{Data: out, Width: 8, Height: 8, Level: f.levels[s.Format], Wall: time.Millisecond, CPU: time.Millisecond}, nil
+	return &convert.Result{Data: out, Format: s.Format, Width: 8, Height: 8, Level: f.levels[s.Format], Wall: time.Millisecond, CPU: time.Millisecond}, nil
 }
 
 func (f *fakeConverter) Abilities() worker.Abilities {

@@ -185,7 +185,7 @@ func TestStoredVariantsAreChecked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := memory.New(1 << 20)
 			f := original.File{Name: c.source, Size: 1, Modified: time.Unix(1_700_000_000, 0)}
-			m := newMeta(f, wanted{id: "x", format: format2(c.format)}, &convert.Result{Data: c.body})
+			m := newMeta(f, wanted{id: "x", format: format2(c.format)}, &convert.Result{Data: c.body, Format: c.format})
 			m.Version = c.version
 			if err := put(t.Context(), s, "k", m, c.body); err != nil {
 				t.Fatal(err)

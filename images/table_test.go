@@ -34,7 +34,7 @@ func TestMemoryOfRecords(t *testing.T) {
 		for _, format := range []codec.Format{codec.WebP, codec.AVIF} {
 			w := wanted{format: format2(format), id: fmt.Sprintf("%s embedded q80 n60", format)}
 			v := table.variant(rec, w)
-			head, err := json.Marshal(newMeta(f, w, &convert.Result{Data: make([]byte, body), Width: 640, Height: 480, Level: "embedded"}))
+			head, err := json.Marshal(newMeta(f, w, &convert.Result{Format: w.Format, Data: make([]byte, body), Width: 640, Height: 480, Level: "embedded"}))
 			if err == nil {
 				err = json.Unmarshal(head, &v.meta)
 			}

@@ -309,6 +309,7 @@ func newMeta(f original.File, v wanted, r *convert.Result) meta {
 		m.Original = true
 		return m
 	}
+	m.Format = string(r.Format)
 	m.Bytes, m.Width, m.Height, m.Level, m.Lossless = int64(len(r.Data)), r.Width, r.Height, r.Level, r.Lossless
 	m.Tag, m.CPU = tagOf(r.Data), float64(r.CPU.Microseconds())/1000
 	return m

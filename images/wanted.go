@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"millrace/images/codec"
 	"millrace/images/convert"
@@ -20,6 +21,12 @@ type wanted struct {
 	id   string // tells the variants of one original apart; says all of spec but its effort
 	// weight is what the request gives the format, in thousandths.
 	weight int
+	// spare ones are made if none of the others can be.
+	spare bool
+	// any original will do, also one that is no image.
+	any bool
+	// wait is how long a visitor waits for it; 0: Options.Wait.
+	wait time.Duration
 	// memory is how many bytes the conversion is predicted to take, once it is
 	// ordered.
 	memory int64
@@ -30,7 +37,8 @@ type wanted struct {
 // at the same weight in the order of the options. Wildcards count for nothing:
 // every client sends them, also those that show no WebP. A format that the request
 // weighs less than the original's is not made for it: "image/webp;q=0.5, */*" wants a
-// JPEG as it is.
+// JPEG as it is. If it asks for more than a format, there is one that every client takes. A
+// format that it names in the query is the only one.
 func (h *Handler) want(r *http.Request) ([]wanted, error) {
 	var p params.Params
 	if h.options.Params.Enabled() {
@@ -39,25 +47,63 @@ func (h *Handler) want(r *http.Request) ([]wanted, error) {
 			return nil, err
 		}
 	}
-	accept := r.Header["Accept"]
-	if len(accept) == 0 {
-		return nil, nil
+	if p.Format != "" {
+		f, ok := h.formatOf(p.Format)
+		if !ok {
+			return nil, fmt.Errorf("%w: format=%s is not made here", params.ErrRefused, p.Format)
+		}
+		w := h.wanted(f, p, true)
+		if convert.IsFact(p.Format) {
+			w.wait = patience
+		}
+		return []wanted{w}, nil
+	}
+	accept, ext := r.Header["Accept"], path.Ext(r.URL.Path)
+	must := false
+	if mediaType(ext) == "image/avif" { // few clients show it: it is no answer for those that do not name it
+		must = len(negotiate.Media(nil, accept, []string{"image/avif"})) == 0
+		if !must && !p.Changes() && p.Quality == 0 {
+			return nil, nil // nothing that is made of it would be smaller
+		}
 	}
 	offers := make([]string, len(h.formats))
 	for i, f := range h.formats {
 		offers[i] = f.media
 	}
-	least := negotiate.Weight(accept, mediaType(path.Ext(r.URL.Path)))
+	least := negotiate.Weight(accept, mediaType(ext))
 	var all []wanted
 	for _, m := range negotiate.Media(nil, accept, offers) {
 		if m.Weight < least {
 			break
 		}
-		w := h.wanted(h.formats[slices.Index(offers, m.Type)], p)
+		w := h.wanted(h.formats[slices.Index(offers, m.Type)], p, must)
 		w.weight = m.Weight
 		all = append(all, w)
 	}
+	if p.Changes() || must {
+		f, _ := h.formatOf(codec.Plain)
+		w := h.wanted(f, p, must)
+		w.weight, w.spare = least, true
+		all = append(all, w)
+	}
+	for i := range all {
+		if must {
+			all[i].wait = patience
+		}
+	}
 	return all, nil
+}
+
+// patience is how long a visitor waits where nothing else can be sent, or nothing that it shows.
+const patience = 10 * time.Second
+
+// formatOf is a format that a request names, if it is made here. JPEG and PNG always are.
+func (h *Handler) formatOf(name codec.Format) (format, bool) {
+	if name == codec.WebP || name == codec.AVIF {
+		all := h.engine.formats([]string{string(name)})
+		return append(all, format{})[0], len(all) > 0
+	}
+	return format{name, mediaType(string(name)), "embedded", true}, true
 }
 
 // mediaType is that of the originals with an extension.
@@ -72,15 +118,17 @@ func mediaType(ext string) string {
 	}
 }
 
-// wanted is the variant of a format and a size.
-func (h *Handler) wanted(f format, p params.Params) wanted {
+// wanted is the variant of a format and a size. must says that the original will not do in its
+// place.
+func (h *Handler) wanted(f format, p params.Params, must bool) wanted {
 	quality := h.options.Quality
 	if p.Quality != 0 {
 		quality = p.Quality
 	}
 	s := convert.Spec{
 		Format: f.Format, Quality: quality, Effort: codec.Fast,
-		Width: p.Width, Height: p.Height, Fit: p.Fit,
+		Width: p.Width, Height: p.Height, Fit: p.Fit, Edit: p.Edit, MaxBytes: p.MaxBytes,
+		Must:          must,
 		KeepCopyright: h.options.KeepCopyright,
 		NearLossless:  h.options.NearLossless,
 		Limits:        h.options.limits(),
@@ -90,7 +138,10 @@ func (h *Handler) wanted(f format, p params.Params) wanted {
 	if s.KeepCopyright {
 		id += " c"
 	}
-	if s.Resizes() {
+	if s.Must {
+		id += " as asked"
+	}
+	if p.Changes() {
 		id += " " + p.Key()
 	}
 	return wanted{format: f, spec: s, id: id}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"millrace/images/convert"
 )
@@ -36,6 +37,13 @@ func (o Options) Check() map[string]error {
 			return fmt.Errorf("%v has more than three decimals", d)
 		}
 		return nil
+	})
+	checkList(faults, "options", o.Options, func(text string) error {
+		_, err := parseOptions(text)
+		if err == nil && strings.Contains(text, "&") {
+			err = errors.New("each option stands alone on this list: [gravity=n, blur=5]")
+		}
+		return err
 	})
 	if len(o.Presets) > maxListed {
 		faults["presets"] = fmt.Errorf("%d presets, the limit is %d", len(o.Presets), maxListed)
@@ -107,7 +115,7 @@ func quality(n int) error {
 
 func fit(f convert.Fit) error {
 	if !slices.Contains(fits(), f) {
-		return fmt.Errorf("%q is unknown: use contain, cover, fill or outside", string(f))
+		return fmt.Errorf("%q is unknown: use contain, cover, fill, outside or pad", string(f))
 	}
 	return nil
 }
@@ -121,8 +129,11 @@ func (p Preset) check(faults map[string]error, at, name string) {
 	}
 	if !ok {
 		faults[at] = fmt.Errorf("%q cannot be the name of a preset: it stands in URLs, so up to %d letters, digits, hyphens, underscores and dots", name, maxName)
-	} else if p.Width == 0 && p.Height == 0 {
-		faults[at] = errors.New("a preset without a size: give it w, h or both")
+	} else if p.Width == 0 && p.Height == 0 && p.Options == "" {
+		faults[at] = errors.New("a preset without a size and without options: give it w, h or both, or options: grayscale=1")
+	}
+	if _, err := p.params(); err != nil {
+		faults[at+".options"] = err
 	}
 	for _, s := range []struct {
 		key   string

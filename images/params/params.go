@@ -3,6 +3,7 @@
 // could ask for any size could fill the disk and the processors.
 //
 //	/a.jpg?w=600&h=400&fit=cover&q=70&dpr=2    values on the lists
+//	/a.jpg?w=600&gravity=n&format=jpeg         options of the list
 //	/a.jpg?preset=thumb&dpr=2                  a size by name
 //	/a.jpg?w=613&s=0123456789abcdef…           anything, signed
 //
@@ -20,6 +21,7 @@ import (
 	"strconv"
 	"strings"
 
+	"millrace/images/codec"
 	"millrace/images/convert"
 )
 
@@ -40,7 +42,7 @@ type Options struct {
 	// Widths and Heights in pixels that ?w= and ?h= may have.
 	Widths  []int `yaml:"widths"`
 	Heights []int `yaml:"heights"`
-	// Fits that ?fit= may have, of contain, cover, fill and outside. Contain
+	// Fits that ?fit= may have, of contain, cover, fill, outside and pad. Contain
 	// is what is done without it, and always allowed.
 	Fits []convert.Fit `yaml:"fits"`
 	// Qualities that ?q= may have, 1 to 100.
@@ -48,6 +50,9 @@ type Options struct {
 	// DPRs that ?dpr= may have: w and h are multiplied by it. 1 to 4, with up
 	// to three decimals; 1 is always allowed.
 	DPRs []float64 `yaml:"dprs"`
+	// Options are further parameters that a URL may have, each as it stands there:
+	// format=jpeg, gravity=attention, rotate=90, blur=5.
+	Options []string `yaml:"options"`
 	// Presets are sizes by name: ?preset=thumb. Only dpr may stand beside it.
 	Presets map[string]Preset `yaml:"presets"`
 	// Secret allows any parameters in a URL that is signed with it: ?…&s=
@@ -66,16 +71,18 @@ type Preset struct {
 	// Width and Height of the box in pixels; one of them is enough.
 	Width  int `yaml:"w"`
 	Height int `yaml:"h"`
-	// Fit is contain, cover, fill or outside. Default contain.
+	// Fit is contain, cover, fill, outside or pad. Default contain.
 	Fit convert.Fit `yaml:"fit"`
 	// Quality from 1 to 100. Default: the site's.
 	Quality int `yaml:"q"`
+	// Options are further parameters, as in a URL: gravity=attention&sharpen=1.
+	Options string `yaml:"options"`
 }
 
 // Enabled reports whether requests may ask for anything at all. If not, queries
 // are not looked at.
 func (o Options) Enabled() bool {
-	return len(o.Widths)+len(o.Heights)+len(o.Qualities)+len(o.Presets) > 0 || o.Secret != "" || o.ClientHints
+	return len(o.Widths)+len(o.Heights)+len(o.Qualities)+len(o.Presets)+len(o.Options) > 0 || o.Secret != "" || o.ClientHints
 }
 
 // Params are what a request asks for; the zero value is the image as it is.
@@ -86,10 +93,20 @@ type Params struct {
 	// with both a width and a height: one alone fits in one way.
 	Fit     convert.Fit
 	Quality int // 0: the site's
+	// Format is the only one that will do; empty: the best that the client takes.
+	Format   codec.Format
+	MaxBytes int // 0: any number
+	Edit     convert.Edit
 }
 
-// Key tells one Params from all others, such as "w600-h400-fcover-q70"; empty
-// for the image as it is. Only lower-case letters, digits and hyphens.
+// Changes reports whether anything but format and quality is asked for.
+func (p Params) Changes() bool {
+	p.Format, p.Quality = "", 0
+	return p != Params{}
+}
+
+// Key tells one Params from all others but for their format, such as "w600-h400-fcover-q70" or
+// "w600-gravity=n-blur=5"; empty for the image as it is.
 func (p Params) Key() string {
 	var parts []string
 	for _, n := range []struct {
@@ -103,12 +120,21 @@ func (p Params) Key() string {
 	if p.Fit != "" && p.Fit != convert.Contain {
 		parts = append(parts, "f"+string(p.Fit))
 	}
+	for _, o := range options() {
+		if text := o.text(&p); text != "" && o.name != "format" {
+			parts = append(parts, o.name+"="+text)
+		}
+	}
 	return strings.Join(parts, "-")
 }
 
 // asked are the known parameters of one query as they were written. Only those
 // that are there count, an empty value is one that is wrong.
-type asked struct{ w, h, fit, q, dpr, preset *string }
+type asked struct {
+	w, h, fit, q, dpr, preset *string
+	// options are those of options.go, in the order of the query.
+	options []option
+}
 
 // Parse reads a request. Queries without one of the known parameters ask for
 // nothing, whatever else they have. Errors wrap ErrRefused and may be shown to
@@ -129,7 +155,7 @@ func (o Options) Parse(r *http.Request) (Params, error) {
 	if err != nil {
 		return Params{}, err
 	}
-	if o.ClientHints {
+	if o.ClientHints && !convert.IsFact(p.Format) {
 		o.hints(r.Header, &p)
 	}
 	switch {
@@ -147,7 +173,7 @@ func (a *asked) read(query string) error {
 	for query != "" {
 		var one string
 		one, query, _ = strings.Cut(query, "&")
-		name, value, _ := strings.Cut(one, "=")
+		name, value, has := strings.Cut(one, "=")
 		var to **string
 		switch name {
 		case "w":
@@ -163,6 +189,15 @@ func (a *asked) read(query string) error {
 		case "preset":
 			to = &a.preset
 		default:
+			o, known := find(name)
+			if !known || o.alone && has {
+				continue
+			}
+			if slices.ContainsFunc(a.options, func(b option) bool { return b.name == name }) {
+				return fmt.Errorf("%w: %s= stands there twice", ErrRefused, name)
+			}
+			o.value, o.raw = value, one
+			a.options = append(a.options, o)
 			continue
 		}
 		if *to != nil {
@@ -181,10 +216,12 @@ func (o Options) paramsOf(a asked, signed bool) (p Params, err error) {
 		if !known {
 			return p, o.refused("preset", *a.preset)
 		}
-		if a.w != nil || a.h != nil || a.fit != nil || a.q != nil {
+		if a.w != nil || a.h != nil || a.fit != nil || a.q != nil || len(a.options) > 0 {
 			return p, fmt.Errorf("%w: beside preset= there may be dpr= and nothing else", ErrRefused)
 		}
-		p = Params(preset)
+		if p, err = preset.params(); err != nil {
+			return p, err
+		}
 	}
 	for _, n := range []struct {
 		name    string
@@ -212,12 +249,27 @@ func (o Options) paramsOf(a asked, signed bool) (p Params, err error) {
 			return p, o.refused("fit", *a.fit)
 		}
 	}
+	for _, one := range a.options {
+		if err := one.read(&p, one.value); err != nil {
+			return p, fmt.Errorf("%w: %s: %w", ErrRefused, shorten(one.raw), err)
+		}
+		if !signed && !slices.Contains(o.Options, one.raw) {
+			return p, o.refused(one.name, one.value)
+		}
+	}
+	if err := p.contradiction(); err != nil {
+		return p, fmt.Errorf("%w: %w", ErrRefused, err)
+	}
 	if a.dpr != nil {
 		dpr, ok := thousandths(*a.dpr)
 		if !ok || dpr < 1000 || dpr > MaxDPR*1000 || !signed && !o.listsDPR(dpr) {
 			return p, o.refused("dpr", *a.dpr)
 		}
 		p.Width, p.Height = times(p.Width, dpr), times(p.Height, dpr)
+		p.Edit.Blur, p.Edit.Sharpen = times(p.Edit.Blur, dpr), times(p.Edit.Sharpen, dpr)
+		for i, n := range p.Edit.Pad {
+			p.Edit.Pad[i] = times(n, dpr)
+		}
 		if max(p.Width, p.Height) > MaxSide {
 			return p, fmt.Errorf("%w: with dpr=%s it has more than %d pixels on a side", ErrRefused, *a.dpr, MaxSide)
 		}
@@ -232,7 +284,7 @@ func (o Options) listsDPR(dpr int) bool {
 
 // fits are the fits that there are.
 func fits() []convert.Fit {
-	return []convert.Fit{convert.Contain, convert.Cover, convert.Fill, convert.Outside}
+	return []convert.Fit{convert.Contain, convert.Cover, convert.Fill, convert.Outside, convert.Pad}
 }
 
 // times multiplies a side and rounds.

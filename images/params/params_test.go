@@ -46,24 +46,24 @@ func TestParse(t *testing.T) {
 		{"", Params{}},
 		{"?", Params{}},
 		{"?utm_source=x&W=7&wh=3&s=junk&%77=5", Params{}},
-		{"?w=300", Params{300, 0, convert.Contain, 0}},
-		{"?w=300&utm_source=x&w2=5", Params{300, 0, convert.Contain, 0}},
-		{"?h=200&w=300", Params{300, 200, convert.Contain, 0}},
-		{"?w=300&h=200&fit=cover", Params{300, 200, convert.Cover, 0}},
-		{"?w=300&h=200&fit=contain", Params{300, 200, convert.Contain, 0}}, // not listed: what is done anyway
-		{"?w=300&fit=cover", Params{300, 0, convert.Contain, 0}},
+		{"?w=300", Params{Width: 300, Height: 0, Fit: convert.Contain, Quality: 0}},
+		{"?w=300&utm_source=x&w2=5", Params{Width: 300, Height: 0, Fit: convert.Contain, Quality: 0}},
+		{"?h=200&w=300", Params{Width: 300, Height: 200, Fit: convert.Contain, Quality: 0}},
+		{"?w=300&h=200&fit=cover", Params{Width: 300, Height: 200, Fit: convert.Cover, Quality: 0}},
+		{"?w=300&h=200&fit=contain", Params{Width: 300, Height: 200, Fit: convert.Contain, Quality: 0}}, // not listed: what is done anyway
+		{"?w=300&fit=cover", Params{Width: 300, Height: 0, Fit: convert.Contain, Quality: 0}},
 		{"?fit=cover", Params{}},
-		{"?q=70", Params{0, 0, "", 70}},
-		{"?q=40&h=400", Params{0, 400, convert.Contain, 40}},
-		{"?w=300&dpr=2", Params{600, 0, convert.Contain, 0}},
-		{"?w=300&dpr=2.000", Params{600, 0, convert.Contain, 0}},
-		{"?w=300&dpr=1", Params{300, 0, convert.Contain, 0}},
-		{"?w=300&h=200&dpr=1.5", Params{450, 300, convert.Contain, 0}},
-		{"?w=300&dpr=2.625", Params{788, 0, convert.Contain, 0}}, // 787.5
+		{"?q=70", Params{Width: 0, Height: 0, Fit: "", Quality: 70}},
+		{"?q=40&h=400", Params{Width: 0, Height: 400, Fit: convert.Contain, Quality: 40}},
+		{"?w=300&dpr=2", Params{Width: 600, Height: 0, Fit: convert.Contain, Quality: 0}},
+		{"?w=300&dpr=2.000", Params{Width: 600, Height: 0, Fit: convert.Contain, Quality: 0}},
+		{"?w=300&dpr=1", Params{Width: 300, Height: 0, Fit: convert.Contain, Quality: 0}},
+		{"?w=300&h=200&dpr=1.5", Params{Width: 450, Height: 300, Fit: convert.Contain, Quality: 0}},
+		{"?w=300&dpr=2.625", Params{Width: 788, Height: 0, Fit: convert.Contain, Quality: 0}}, // 787.5
 		{"?dpr=2", Params{}},
-		{"?preset=thumb", Params{120, 80, convert.Cover, 60}},
-		{"?dpr=2&preset=thumb", Params{240, 160, convert.Cover, 60}},
-		{"?preset=wide", Params{1601, 0, convert.Contain, 0}},
+		{"?preset=thumb", Params{Width: 120, Height: 80, Fit: convert.Cover, Quality: 60}},
+		{"?dpr=2&preset=thumb", Params{Width: 240, Height: 160, Fit: convert.Cover, Quality: 60}},
+		{"?preset=wide", Params{Width: 1601, Height: 0, Fit: convert.Contain, Quality: 0}},
 	} {
 		got, err := parse(listed(), "/a.jpg"+c.query)
 		if err != nil || got != c.want {
@@ -120,13 +120,13 @@ func TestDisabled(t *testing.T) {
 func TestKey(t *testing.T) {
 	for want, p := range map[string]Params{
 		"":                  {},
-		"w300":              {300, 0, convert.Contain, 0},
-		"h300":              {0, 300, convert.Contain, 0},
+		"w300":              {Width: 300, Height: 0, Fit: convert.Contain, Quality: 0},
+		"h300":              {Width: 0, Height: 300, Fit: convert.Contain, Quality: 0},
 		"q70":               {Quality: 70},
-		"w1-h2-q3":          {1, 2, convert.Contain, 3},
-		"w1-h2-q3-fcover":   {1, 2, convert.Cover, 3},
-		"w1-h2-foutside":    {1, 2, convert.Outside, 0},
-		"w16384-h16384-q99": {16384, 16384, "", 99},
+		"w1-h2-q3":          {Width: 1, Height: 2, Fit: convert.Contain, Quality: 3},
+		"w1-h2-q3-fcover":   {Width: 1, Height: 2, Fit: convert.Cover, Quality: 3},
+		"w1-h2-foutside":    {Width: 1, Height: 2, Fit: convert.Outside, Quality: 0},
+		"w16384-h16384-q99": {Width: 16384, Height: 16384, Fit: "", Quality: 99},
 	} {
 		if got := p.Key(); got != want {
 			t.Errorf("%+v: %q, want %q", p, got, want)
@@ -136,16 +136,16 @@ func TestKey(t *testing.T) {
 
 func TestSigned(t *testing.T) {
 	for target, want := range map[string]Params{
-		"/a.jpg?w=301":                         {301, 0, convert.Contain, 0},
-		"/a.jpg?w=16384&h=1&q=100&fit=outside": {16384, 1, convert.Outside, 100},
-		"/a.jpg?w=100&dpr=3.75":                {375, 0, convert.Contain, 0},
-		"/a.jpg?w=300&utm_source=x":            {300, 0, convert.Contain, 0},
+		"/a.jpg?w=301":                         {Width: 301, Height: 0, Fit: convert.Contain, Quality: 0},
+		"/a.jpg?w=16384&h=1&q=100&fit=outside": {Width: 16384, Height: 1, Fit: convert.Outside, Quality: 100},
+		"/a.jpg?w=100&dpr=3.75":                {Width: 375, Height: 0, Fit: convert.Contain, Quality: 0},
+		"/a.jpg?w=300&utm_source=x":            {Width: 300, Height: 0, Fit: convert.Contain, Quality: 0},
 		"/a.jpg":                               {},
 		"/a.jpg?":                              {},
-		"/a%20b.jpg?w=77":                      {77, 0, convert.Contain, 0},
-		"/größe – 100%.jpg?w=77&x=it's \"<\\`|^{}": {77, 0, convert.Contain, 0},
-		"/a%2fb%C3%bc.jpg?w=77&x=a?b=c#d":          {77, 0, convert.Contain, 0},
-		"a.jpg?preset=thumb":                       {120, 80, convert.Cover, 60},
+		"/a%20b.jpg?w=77":                      {Width: 77, Height: 0, Fit: convert.Contain, Quality: 0},
+		"/größe – 100%.jpg?w=77&x=it's \"<\\`|^{}": {Width: 77, Height: 0, Fit: convert.Contain, Quality: 0},
+		"/a%2fb%C3%bc.jpg?w=77&x=a?b=c#d":          {Width: 77, Height: 0, Fit: convert.Contain, Quality: 0},
+		"a.jpg?preset=thumb":                       {Width: 120, Height: 80, Fit: convert.Cover, Quality: 60},
 	} {
 		signed := Sign(secret, target)
 		got, err := parse(signing(), signed)
@@ -339,7 +339,7 @@ func TestCheck(t *testing.T) {
 		{Options{Qualities: []int{101, 0}}, map[string]string{"qualities[0]": "101", "qualities[1]": "0"}},
 		{
 			Options{Widths: []int{1}, Fits: []convert.Fit{"cover", "zoom", "cover", ""}},
-			map[string]string{"fits[1]": `"zoom" is unknown: use contain, cover, fill or outside`, "fits[2]": "twice", "fits[3]": "unknown"},
+			map[string]string{"fits[1]": `"zoom" is unknown: use contain, cover, fill, outside or pad`, "fits[2]": "twice", "fits[3]": "unknown"},
 		},
 		{Options{Widths: []int{1}, DPRs: []float64{0.5, 5, 1.23456, 2, 2}}, map[string]string{"dprs[0]": "0.5", "dprs[1]": "5", "dprs[2]": "decimals", "dprs[4]": "twice"}},
 		{Options{Widths: []int{9000}, DPRs: []float64{1, 2}}, map[string]string{"dprs": "18000"}},
@@ -348,7 +348,7 @@ func TestCheck(t *testing.T) {
 		{Options{Secret: "short"}, map[string]string{"secret": "5 bytes"}},
 		{Options{ClientHints: true}, map[string]string{"client_hints": "widths"}},
 		{
-			Options{Presets: map[string]Preset{"a b": {Width: 1}, "": {Width: 1}, "none": {Quality: 5}, "bad": {-1, 16385, "zoom", 101}}},
+			Options{Presets: map[string]Preset{"a b": {Width: 1}, "": {Width: 1}, "none": {Quality: 5}, "bad": {Width: -1, Height: 16385, Fit: "zoom", Quality: 101}}},
 			map[string]string{
 				"presets[a b]": "name of a preset", "presets[]": "name of a preset", "presets[none]": "without a size",
 				"presets[bad].w": "-1", "presets[bad].h": "16385", "presets[bad].fit": "zoom", "presets[bad].q": "101",

@@ -11,11 +11,16 @@ import (
 // refused is the error for a value of one parameter. It lists what may be asked
 // for: the author of the page reads it.
 func (o Options) refused(name, value string) error {
-	const shown = 24 // bytes of what the client sent
-	if len(value) > shown {
-		value = value[:shown] + "…"
+	return fmt.Errorf("%w: %s=%s; allowed: %s", ErrRefused, name, strconv.QuoteToASCII(shorten(value)), o.allowed())
+}
+
+// shorten cuts off what a client sent, for a message.
+func shorten(text string) string {
+	const shown = 24 // bytes
+	if len(text) > shown {
+		return text[:shown] + "…"
 	}
-	return fmt.Errorf("%w: %s=%s; allowed: %s", ErrRefused, name, strconv.QuoteToASCII(value), o.allowed())
+	return text
 }
 
 // allowed lists what may be asked for. Its length is bounded by maxListed.
@@ -35,9 +40,10 @@ func (o Options) allowed() string {
 	}
 	add("fit", fit)
 	add("dpr", texts(o.DPRs, func(d float64) string { return strconv.FormatFloat(d, 'f', -1, 64) }))
+	parts = append(parts, slices.Sorted(slices.Values(o.Options))...)
 	add("preset", slices.Sorted(maps.Keys(o.Presets)))
 	if o.Secret != "" {
-		parts = append(parts, fmt.Sprintf("with a signature w and h up to %d, q up to 100, dpr up to %d", MaxSide, MaxDPR))
+		parts = append(parts, fmt.Sprintf("with a signature w and h up to %d, q up to 100, dpr up to %d, and all options", MaxSide, MaxDPR))
 	}
 	if len(parts) == 0 {
 		return "nothing"
