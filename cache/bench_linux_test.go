@@ -77,7 +77,7 @@ func BenchmarkOnLoop(b *testing.B) {
 				if trip == nil || trip.Waits() {
 					b.Fatal("it is not sent at once")
 				}
-				trip.Line(func(int) {})
+				trip.Line(nil)
 				var reply lane.Reply
 				for {
 					p := trip.Take(buf, &reply)

@@ -12,6 +12,7 @@ import (
 	"millrace/internal/lane"
 	"millrace/internal/route/site"
 	"millrace/internal/upstream/fastcgi"
+	"millrace/internal/wire/epoll"
 	"millrace/internal/wire/field"
 )
 
@@ -60,11 +61,11 @@ func (s *seen) of(path string) (target, bool) {
 
 // onLoop is what an exchange has while an event loop has it.
 type onLoop struct {
-	body    bytes.Reader // of the request
-	method  string
-	pages   site.Pages
-	unwatch func(fd int)
-	lines   field.Lines // of the answer
+	body   bytes.Reader // of the request
+	method string
+	pages  site.Pages
+	watch  epoll.Watch // the loop's
+	lines  field.Lines // of the answer
 }
 
 // Pass implements [lane.Passer].
@@ -98,8 +99,8 @@ func (x *exchange) ask(q *lane.ForwardRequest) bool {
 }
 
 // Line implements [lane.RoundTrip].
-func (x *exchange) Line(unwatch func(fd int)) (fd int, serial uint32, unknown bool) {
-	x.loop.unwatch = unwatch
+func (x *exchange) Line(w epoll.Watch) (fd int, serial uint32, unknown bool) {
+	x.loop.watch = w
 	fd, serial = x.up.FD()
 	return fd, serial, true
 }
@@ -123,7 +124,7 @@ func (x *exchange) Take(_ []byte, r *lane.Reply) lane.Progress {
 		return lane.NeedsHandler
 	}
 	if fd, _ := x.up.FD(); x.h.options.Idle > 0 {
-		x.loop.unwatch(fd) // it may be kept for others
+		x.loop.watch.End(fd) // it may be kept for others
 	}
 	_ = x.up.Close() // there is none
 	x.leave()

@@ -3,8 +3,10 @@ package lane
 import (
 	"net"
 	"net/http"
+	"time"
 
 	"millrace/internal/route/site"
+	"millrace/internal/wire/epoll"
 	"millrace/internal/wire/field"
 	"millrace/internal/wire/message"
 )
@@ -34,10 +36,11 @@ type ForwardRequest struct {
 	Body   []byte           // the whole body
 	Scope  *Scope
 	Client net.Addr
-	Remote string   // the same, for the log
-	Local  net.Addr // the address that the client has connected to
-	Loop   int      // the number of the loop
-	Out    []byte   // an empty buffer for the request as it is sent
+	Remote string    // the same, for the log
+	Local  net.Addr  // the address that the client has connected to
+	Loop   int       // the number of the loop
+	Came   time.Time // when the loop has read the request, or has begun anew with it
+	Out    []byte    // an empty buffer for the request as it is sent
 	// Pages are the site's error pages: an answer whose status has one is for the handler.
 	Pages site.Pages
 	// Waiting.Ready is called when a request that waits for a connection to the
@@ -50,6 +53,7 @@ type Reply struct {
 	Status int
 	Lines  []field.Line // for [lean.Server.AppendHead]
 	Body   []byte
+	Came   time.Time // when the loop has read it
 }
 
 // Progress is the outcome of [RoundTrip.Take].
@@ -79,9 +83,8 @@ type RoundTrip interface {
 	Start(q *ForwardRequest) bool
 	// Line returns the descriptor on which the answer comes, and a number that differs
 	// from that of the connection which had this descriptor before. If unknown is
-	// true, the loop must begin to watch it, edge-triggered; unwatch, which any
-	// goroutine may call, ends that.
-	Line(unwatch func(fd int)) (fd int, serial uint32, unknown bool)
+	// true, the loop must begin to watch it, edge-triggered; what w does is its end.
+	Line(w epoll.Watch) (fd int, serial uint32, unknown bool)
 	// Take reads what has come. If the answer is Complete, the strings and the body of r
 	// are valid until buf is used again, and only Sent may be called after it.
 	Take(buf []byte, r *Reply) Progress

@@ -3,6 +3,7 @@ package lane
 import (
 	"net/http"
 	"slices"
+	"time"
 
 	"golang.org/x/net/http2/hpack"
 
@@ -28,7 +29,7 @@ func (h *h2Host) Forward(id uint32, fields []hpack.HeaderField) (taken bool) {
 		f := lp.fwd.take()
 		f.c, f.stream, f.fields = h.Conn, id, append(f.fields[:0], fields...)
 		var sent bool
-		if started, sent = lp.forwardCall(f, nil); sent {
+		if started, sent = lp.forwardCall(f, nil, time.Now()); sent {
 			h.calls = append(h.calls, f)
 			if !f.waits && !lp.watchUpstream(f) {
 				lp.toWorker(f)

@@ -57,12 +57,11 @@ type forwarding struct {
 	request message.Request
 	reply   Reply
 
-	calls      map[int32]*call // by the descriptor of their lines
-	unanswered callList        // calls of which nothing has come, those that wait as well
-	partial    callList        // and those of which something has
-	idle       *call           // used again
+	lines      lines
+	unanswered callList // calls of which nothing has come, those that wait as well
+	partial    callList // and those of which something has
+	idle       *call    // used again
 	wake       func()
-	unwatch    func(fd int) // ends the watch over a line
 
 	asleep   atomic.Bool // nobody looks at ready before the loop is woken
 	some     atomic.Bool // there is something in ready
@@ -97,15 +96,9 @@ type call struct {
 	kept       []byte    // what has come behind the head of HTTP/1.1
 	began      time.Time // of its wait in
 	in         *callList
-	line       int32
+	line       int // the descriptor of its line; 0: none
 	prev, next *call
 }
-
-// lineKey tells the descriptors of lines from those of clients, and from a waker's.
-func lineKey(fd int) int32 { return int32(-2 - fd) }
-
-// fdOf is the descriptor of a key.
-func fdOf(key int32) int { return int(-2 - key) }
 
 // canForward reports whether the loop may pass requests of a connection on.
 func (lp *loop) canForward(c *Conn) bool {
@@ -151,7 +144,7 @@ func (lp *loop) forward(c *Conn, b []byte, text string) bool {
 	size := int(k.request.Length)
 	f := k.take()
 	f.c, f.head, f.body = c, text, size
-	started, sent := lp.forwardCall(f, b[n:n+size])
+	started, sent := lp.forwardCall(f, b[n:n+size], lp.scratch.now)
 	if !sent {
 		c.started = started
 		return false
@@ -173,7 +166,7 @@ func (lp *loop) ensureForwarding() *forwarding {
 	if lp.fwd == nil {
 		wake := lp.waker.Wake
 		lp.fwd = &forwarding{
-			calls: map[int32]*call{}, wake: wake, unwatch: func(fd int) { _ = lp.in.Remove(fd) },
+			lines: lines{poller: lp.in}, wake: wake,
 			unanswered: callList{timeout: forwardWait, wake: wake}, partial: callList{timeout: partialWait, wake: wake},
 		}
 	}
@@ -181,9 +174,9 @@ func (lp *loop) ensureForwarding() *forwarding {
 }
 
 // fillForward makes the ForwardRequest of a call, whose head is in fwd.
-func (lp *loop) fillForward(f *call, body []byte) *ForwardRequest {
+func (lp *loop) fillForward(f *call, body []byte, now time.Time) *ForwardRequest {
 	k, c := lp.fwd, f.c
-	k.forward = ForwardRequest{Head: &k.request, Body: body, Scope: c.scope, Client: c.RemoteAddr(), Remote: c.loggedAs(), Local: c.local, Loop: lp.number, Out: k.out[:0]}
+	k.forward = ForwardRequest{Head: &k.request, Body: body, Scope: c.scope, Client: c.RemoteAddr(), Remote: c.loggedAs(), Local: c.local, Loop: lp.number, Came: now, Out: k.out[:0]}
 	k.request.Secure, k.request.ID, k.request.Set, k.request.Marks = c.scope.Secure, "", nil, nil
 	k.request.Subject = c.subject
 	k.request.Peer, k.request.Port = addrOf(k.forward.Client), portOf(k.forward.Client)
@@ -193,11 +186,11 @@ func (lp *loop) fillForward(f *call, body []byte) *ForwardRequest {
 	return &k.forward
 }
 
-// forwardCall has the forwarder take a new request, whose head is in fwd. If it was not sent,
-// the call is dropped, and started is for the handler.
-func (lp *loop) forwardCall(f *call, body []byte) (started RoundTrip, sent bool) {
+// forwardCall has the forwarder take a new request, which was read now and whose head is in
+// fwd. If it was not sent, the call is dropped, and started is for the handler.
+func (lp *loop) forwardCall(f *call, body []byte, now time.Time) (started RoundTrip, sent bool) {
 	k := lp.fwd
-	q := lp.fillForward(f, body)
+	q := lp.fillForward(f, body, now)
 	q.Waiting = f
 	if started, sent = lp.lane.forwarder.Forward(q); !sent {
 		f.c = nil
@@ -206,7 +199,7 @@ func (lp *loop) forwardCall(f *call, body []byte) (started RoundTrip, sent bool)
 	}
 	f.roundTrip = started
 	f.method, f.waits = k.request.Method, started.Waits()
-	k.unanswered.add(f)
+	k.unanswered.add(f, now)
 	return nil, true
 }
 
@@ -214,17 +207,16 @@ func (lp *loop) forwardCall(f *call, body []byte) (started RoundTrip, sent bool)
 // which it will be. It reports false where the system has no room for that.
 func (lp *loop) watchUpstream(f *call) bool {
 	k := lp.fwd
-	fd, serial, unknown := f.roundTrip.Line(k.unwatch)
-	if key := lineKey(fd); f.line != key {
-		delete(k.calls, f.line)
-		f.line = key
-		k.calls[key] = f
+	fd, serial, unknown := f.roundTrip.Line(&k.lines)
+	if f.line != fd {
+		k.lines.forget(f)
+		k.lines.await(fd, f)
 	}
 	events := uint32(epoll.In | epoll.PeerShut | epoll.Edge)
 	if f.connects = f.roundTrip.Connects(); f.connects {
 		events |= epoll.Out
 	}
-	if unknown && lp.in.Add(fd, events, f.line, serial) != nil {
+	if unknown && lp.in.Add(fd, events, lineKey(fd), serial) != nil {
 		return false
 	}
 	if !f.connects {
@@ -269,14 +261,15 @@ func (lp *loop) startOne(f *call) {
 	if lp.dropIfClientGone(f) {
 		return
 	}
-	if !lp.reparse(f) || !f.roundTrip.Start(lp.fillForward(f, f.kept[:f.body])) {
+	now := time.Now()
+	if !lp.reparse(f) || !f.roundTrip.Start(lp.fillForward(f, f.kept[:f.body], now)) {
 		lp.toWorker(f)
 		return
 	}
 	f.waits = false
 	if !f.roundTrip.Connects() {
 		f.unlink()
-		k.unanswered.add(f)
+		k.unanswered.add(f, now)
 	}
 	if !lp.watchUpstream(f) {
 		lp.toWorker(f)
@@ -330,9 +323,9 @@ func (k *forwarding) drop(f *call) {
 	}
 }
 
-// add takes note of a call. The first one starts the timer.
-func (a *callList) add(f *call) {
-	f.in, f.began = a, time.Now()
+// add takes note of a call, whose wait begins now. The first one starts the timer.
+func (a *callList) add(f *call, now time.Time) {
+	f.in, f.began = a, now
 	f.prev, f.next = a.last, nil
 	if a.last == nil {
 		a.first = f
@@ -360,7 +353,7 @@ func (k *forwarding) remove(f *call) {
 	if f.c = nil; f.waits {
 		return // it may be notified yet that it is ready
 	}
-	delete(k.calls, f.line)
+	k.lines.forget(f)
 	k.put(f)
 }
 
@@ -428,7 +421,7 @@ func (lp *loop) toWorker(f *call) {
 // endCall ends a call for whoever goes on with its round trip.
 func (lp *loop) endCall(f *call) RoundTrip {
 	if !f.waits && (!f.connects || f.roundTrip.Connects()) { // it was not closed
-		_ = lp.in.Remove(fdOf(f.line)) // it gets another number, and this entry would stay
+		_ = lp.in.Remove(f.line) // it gets another number, and this entry would stay
 	}
 	p := f.roundTrip
 	lp.fwd.remove(f)
@@ -454,13 +447,17 @@ func (lp *loop) discardCall(f *call) {
 // upstreamReadable reads from a line that has become readable.
 func (lp *loop) upstreamReadable(event *epoll.Event) {
 	k := lp.fwd
-	f := k.calls[event.Key()]
+	fd := fdOf(event.Key())
+	f := k.lines.call(fd)
 	if f == nil {
-		return // it is idle, and looked at before it is used again
+		return // see noteIdle
 	}
 	defer lp.recoverPanic(f.c)
-	if _, serial, _ := f.roundTrip.Line(k.unwatch); serial != event.Generation() || lp.dropIfClientGone(f) {
+	if _, serial, _ := f.roundTrip.Line(&k.lines); serial != event.Generation() || lp.dropIfClientGone(f) {
 		return
+	}
+	if event.Events&(epoll.PeerShut|epoll.HungUp|epoll.Failed) != 0 {
+		k.lines.stir(fd, event.Generation()) // epoll says it once, and the answer may come before it
 	}
 	if f.connects {
 		lp.startOne(f)
@@ -471,11 +468,12 @@ func (lp *loop) upstreamReadable(event *epoll.Event) {
 		lp.toWorker(f)
 		return
 	}
+	k.reply.Came = time.Now()
 	switch f.roundTrip.Take(k.into[:], &k.reply) {
 	case Incomplete:
 		if f.in != &k.partial {
 			f.unlink()
-			k.partial.add(f)
+			k.partial.add(f, k.reply.Came)
 		}
 	case NeedsHandler:
 		lp.toWorker(f)
@@ -502,7 +500,7 @@ func (lp *loop) reply(f *call) {
 	pending, err := lp.sendReply(c)
 	p.Sent(c, &k.reply)
 	c.state.set(stateReading) // a drain that begins now either sees this, or is seen below
-	c.awaitRequest(time.Now(), lp.lane.settings.Load())
+	c.awaitRequest(k.reply.Came, lp.lane.settings.Load())
 	if !c.resume(false) || err != nil {
 		if pending != nil {
 			pending.release()

@@ -19,7 +19,8 @@ type scratch struct {
 	buf  [maxHead]byte
 	req  request
 	out  outbox
-	part stamped // the header of a part
+	part stamped   // the header of a part
+	now  time.Time // when answerHot was called last
 }
 
 var scratchPool = sync.Pool{New: func() any { return new(scratch) }}
@@ -261,6 +262,7 @@ const minNextBytes = 4
 // they took, and why it has stopped.
 func (c *Conn) answerHot(s *scratch, b []byte, fd uintptr) (used int, o outcome) {
 	now := time.Now()
+	s.now = now
 	second := now.Unix()
 	sites := c.scope.Sites.Load()
 	settings := c.lane.settings.Load()

@@ -216,6 +216,9 @@ func (lp *loop) work() (done bool) {
 // poll handles the events that are there, without waiting, and returns how many it got.
 func (lp *loop) poll() int {
 	n := lp.in.Poll(lp.events[:])
+	if lp.fwd != nil {
+		lp.fwd.lines.noteIdle(lp.events[:n])
+	}
 	for i := range n {
 		lp.serve(&lp.events[i])
 	}
@@ -231,9 +234,10 @@ func (lp *loop) poll() int {
 func (lp *loop) serve(event *epoll.Event) {
 	fd := int(event.Key())
 	if fd < 0 {
-		if fd == epoll.WakeKey {
+		switch {
+		case fd == epoll.WakeKey:
 			lp.pong()
-		} else {
+		case event.Events != 0:
 			lp.upstreamReadable(event)
 		}
 		return

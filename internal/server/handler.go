@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"time"
 
 	"millrace/internal/lane"
 	"millrace/internal/observe/trace"
@@ -112,7 +113,7 @@ func (s *Server) visitOf(r *http.Request, q *message.Request) *visit {
 	if r.TLS != nil || cleartext(r) {
 		scope = &s.secure
 	}
-	return s.begin(scope, q, remoteHost(r))
+	return s.begin(scope, q, remoteHost(r), time.Now())
 }
 
 // handler returns who answers: the job, or what has its say before it.
@@ -193,7 +194,7 @@ func (s *Server) finish(r *http.Request, w *writer, shard uint32) {
 	if !w.h1 {
 		s.meters.Sent.Copied.Add(shard, uint64(w.bytes))
 	}
-	v.done(w.code(), w.bytes, shard)
+	v.done(w.code(), w.bytes, shard, time.Now())
 	if v.trace.On() {
 		lane.SetTrace(r, nil) // likewise
 	}

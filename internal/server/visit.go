@@ -78,10 +78,10 @@ var visits = sync.Pool{New: func() any {
 	return v
 }}
 
-// begin begins a visit for a request; remote is the connection's other end.
-func (s *Server) begin(scope *lane.Scope, q *message.Request, remote string) *visit {
+// begin begins a visit for a request that came at this time; remote is the connection's other end.
+func (s *Server) begin(scope *lane.Scope, q *message.Request, remote string, came time.Time) *visit {
 	v := visits.Get().(*visit)
-	v.server, v.now, v.table, v.began = s, s.current.Load(), enter(scope), time.Now()
+	v.server, v.now, v.table, v.began = s, s.current.Load(), enter(scope), came
 	v.method, v.proto, v.host, v.target, v.secure, v.remote = q.Method, q.Proto(), q.Host, q.Target, q.Secure, remote
 	clients := v.now.clients
 	v.client, v.trusted = q.Client(clients), clients.Trusts(q.Peer)
@@ -281,9 +281,9 @@ func remoteHost(r *http.Request) string {
 }
 
 // done counts, traces and logs the request. status and sent, the bytes of the body, are
-// those of the answer.
-func (v *visit) done(status int, sent int64, shard uint32) {
-	took, job := time.Since(v.began), v.route.Job
+// those of the answer, which was there at now.
+func (v *visit) done(status int, sent int64, shard uint32, now time.Time) {
+	took, job := now.Sub(v.began), v.route.Job
 	if v.through {
 		job.Through.Observe(shard, status, sent, took)
 	} else {
@@ -359,7 +359,7 @@ func (v *visit) Inner() lane.RoundTrip { return v.RoundTrip }
 // may pass on, and sends it if its route, its gate and its job allow that at once.
 func (s *Server) Forward(q *lane.ForwardRequest) (started lane.RoundTrip, sent bool) {
 	h := q.Head
-	v := s.begin(q.Scope, h, q.Remote)
+	v := s.begin(q.Scope, h, q.Remote, q.Came)
 	if !v.find(h) || !v.findJob() {
 		v.leave()
 		return nil, false
@@ -431,14 +431,14 @@ func (v *visit) Take(buf []byte, r *lane.Reply) lane.Progress {
 
 // Sent implements [lane.RoundTrip].
 func (v *visit) Sent(c *lane.Conn, r *lane.Reply) {
-	v.done(r.Status, int64(len(r.Body)), c.Shard())
+	v.done(r.Status, int64(len(r.Body)), c.Shard(), r.Came)
 	v.RoundTrip.Sent(c, r)
 	v.leave()
 }
 
 // Switched implements [lane.Switching].
 func (v *visit) Switched(c *lane.Conn, r *lane.Reply, fd int, early []byte) {
-	v.done(r.Status, 0, c.Shard())
+	v.done(r.Status, 0, c.Shard(), r.Came)
 	if s, ok := v.RoundTrip.(lane.Switching); ok { // it has said so
 		s.Switched(c, r, fd, early)
 	}

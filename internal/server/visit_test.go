@@ -92,7 +92,7 @@ func TestSlowOnALoop(t *testing.T) {
 	v := visits.Get().(*visit)
 	v.now = &current{tracing: Tracing{Tracer: trace.New(nil, nil, true), Slow: store}}
 	v.route, v.began, v.through = &site.Route{Job: job}, time.Now().Add(-time.Second), true
-	v.done(http.StatusOK, 5, 0)
+	v.done(http.StatusOK, 5, 0, time.Now())
 	kept := store.List().Entries
 	if len(kept) != 1 || kept[0].Lane != "through" || len(kept[0].Steps) != 1 || kept[0].Steps[0].Kind != trace.Upstream || kept[0].Took < time.Second {
 		t.Errorf("%+v", kept)

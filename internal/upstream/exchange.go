@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"millrace/internal/upstream/http1"
+	"millrace/internal/wire/epoll"
 )
 
 // Exchange is one request of HTTP/1.1 to one server, and its answer. Two drive it, by the
@@ -117,6 +118,7 @@ type taken struct {
 	head   int     // how much of it is the head
 	body   int64   // how much follows, for an answer that is plain
 	more   bool    // and there is something behind the answer
+	full   bool    // there may be, as there was no room to read it
 	got    []byte  // of an answer of which not all has come; in buffer
 	buffer *[]byte // of takenPool; nil: none
 }
@@ -151,7 +153,7 @@ func (p *Pool) begin(x *Exchange, loop int, q *Request, told Waker, tunnels bool
 	if p.options.ProxyProtocol != "" {
 		return false
 	}
-	now, what := p.now(), p.demandOf(q, tunnels)
+	now, what := p.at(q.Came), p.demandOf(q, tunnels)
 	*x = Exchange{pool: p, loop: loop, what: what, secure: q.Secure, waker: told, tunnels: tunnels}
 	p.mu.Lock()
 	if !p.loopable() {
@@ -214,7 +216,7 @@ func (x *Exchange) waitFor(f func(*waiter)) bool {
 	}
 	w := &waiter{demand: x.what, waker: x.waker, since: x.place.since, ready: make(chan struct{}), place: x.place}
 	x.place, x.waiter, x.step = place{}, w, waiting
-	x.count()
+	x.count(x.pool.now())
 	f(w)
 	return true
 }
@@ -366,7 +368,7 @@ func (x *Exchange) Enter() bool {
 }
 
 // count counts the request for the retries' budget: it was sent.
-func (x *Exchange) count() {
+func (x *Exchange) count(now time.Duration) {
 	if x.counted {
 		return
 	}
@@ -374,17 +376,16 @@ func (x *Exchange) count() {
 	p := x.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.budget.add(p.now(), 0)
+	p.budget.add(now, 0)
 }
 
-// Line is the connection's descriptor, and a number that the one before it, with
-// the same descriptor, had not. unknown says that its loop must begin to watch it,
-// edge-triggered. unwatch ends that, from anywhere, when somebody else takes the
-// connection while it is idle.
-func (x *Exchange) Line(unwatch func(fd int)) (fd int, serial uint32, unknown bool) {
+// Line is the connection's descriptor, and a number that the one before it, with the same
+// descriptor, had not. unknown says that its loop must begin to watch it, edge-triggered; w
+// ends that when somebody else takes the connection while it is idle.
+func (x *Exchange) Line(w epoll.Watch) (fd int, serial uint32, unknown bool) {
 	l := x.line
-	if unknown = l.known == nil; unknown {
-		l.known = unwatch
+	if unknown = l.watch == nil; unknown {
+		l.watch = w
 	}
 	return l.fd, l.serial, unknown
 }
@@ -469,17 +470,18 @@ func (x *Exchange) Hold() { x.keep(x.taken.all) }
 // it is until Release.
 func (x *Exchange) End() {
 	s, l := x.server, x.line
+	now := x.pool.now()
 	x.line = nil
 	switch {
 	case x.taken.more: // than it was asked for
 		l.reportUnsolicited(s)
 		l.close()
-	case s.distrusted():
+	case s.distrusted(), x.taken.full:
 		l.close()
 	default:
-		s.client.putLine(l, x.loop, x.pool.now())
+		s.client.putLine(l, x.loop, now)
 	}
-	x.count()
-	x.pool.recordAnswer(x.place, true)
+	x.count(now)
+	x.pool.recordAnswer(x.place, now, true)
 	x.place, x.step = place{}, ended
 }

@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"net"
 	"time"
+
+	"millrace/internal/wire/epoll"
 )
 
 // line is an idle connection, without TLS, that an event loop watches; Go's poller
@@ -11,9 +13,9 @@ import (
 // too.
 type line struct {
 	fd     int
-	serial uint32       // random: tells it from who had its descriptor before
-	known  func(fd int) // ends its loop's watch over it; nil: its loop does not know it
-	dialed *dialed      // while its loop connects; nil: it is connected
+	serial uint32      // random: tells it from who had its descriptor before
+	watch  epoll.Watch // its loop's; nil: its loop does not know it
+	dialed *dialed     // while its loop connects; nil: it is connected
 	past
 }
 
@@ -100,9 +102,9 @@ func (c *client) detachLine(now time.Duration) (l *line) {
 		l = c.lastLine(loop, now)
 	}
 	c.mu.Unlock()
-	if l != nil && l.known != nil {
-		l.known(l.fd)
-		l.known = nil
+	if l != nil && l.watch != nil {
+		l.watch.End(l.fd)
+		l.watch = nil
 	}
 	return l
 }

@@ -28,6 +28,13 @@ func lineOf(w *wire) *line {
 
 func (l *line) close() { _ = syscall.Close(l.fd) }
 
+// quiet reports whether nothing has come on the line that its loop could know of: it was made
+// this moment, or its loop has watched it all the time. What comes later is indistinguishable
+// from an answer, also behind a look.
+func (l *line) quiet() bool {
+	return l.dialed.justNow() || l.dialed == nil && l.watch != nil && !l.watch.Stirred(l.fd, l.serial)
+}
+
 // look is [wire.look] for a line; err is why it is gone.
 func (l *line) look() (found state, err error) { return peekAt(l.fd, l.uses) }
 
@@ -58,13 +65,15 @@ func (x *Exchange) Send(q *Request, body, room []byte) bool {
 	for x.line != nil {
 		l := x.line
 		found, err, n := noData, error(nil), 0
-		if !l.dialed.justNow() {
+		if !l.quiet() {
 			found, err = l.look()
 		}
 		if found == noData {
 			n, err = retried(func() (int, error) { return rawWrite(uintptr(l.fd), text) })
 			if n == len(text) {
-				x.asked = x.pool.now()
+				if x.asked = x.place.since; x.waited || l.dialed != nil {
+					x.asked = x.pool.now()
+				}
 				l.begin(x.asked)
 				l.registerSuspect(q.OnSuspect)
 				x.step = sent
@@ -131,7 +140,7 @@ func (x *Exchange) Take(buf []byte, method string, a *Answer) (body []byte, foun
 		x.keep(all)
 		return nil, Other
 	}
-	t.all, t.head, t.more = all, size, whole < int64(len(all))
+	t.all, t.head, t.more, t.full = all, size, whole < int64(len(all)), len(all) == mostTaken
 	return all[size:whole], Whole
 }
 
@@ -187,10 +196,11 @@ func (x *Exchange) Switch() (fd int, t *Tunnel, ok bool) {
 	if !p.stream(x.place) {
 		return 0, nil, false
 	}
-	p.recordAnswer(x.place, false)
-	x.count()
-	if l.known != nil {
-		l.known(l.fd)
+	now := p.now()
+	p.recordAnswer(x.place, now, false)
+	x.count(now)
+	if l.watch != nil {
+		l.watch.End(l.fd)
 	}
 	t = &Tunnel{pool: p, server: x.server}
 	if early := x.taken.all[x.taken.head:]; len(early) > 0 {

@@ -17,6 +17,8 @@ func lineOf(*wire) *line { return nil }
 
 func (*line) close() {}
 
+func (*line) quiet() bool { return false }
+
 func (*line) look() (state, error) { return gone, errClosed }
 
 func (*line) conn() (net.Conn, error) { return nil, syscall.ENOTSUP }

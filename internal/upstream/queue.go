@@ -345,8 +345,7 @@ func (p *Pool) observe(c place, now time.Duration, o outcome) change {
 
 // recordAnswer records that a header came. done says that the answer is complete, and
 // the place free.
-func (p *Pool) recordAnswer(c place, done bool) {
-	now := p.now()
+func (p *Pool) recordAnswer(c place, now time.Duration, done bool) {
 	p.mu.Lock()
 	ch := p.observe(c, now, succeeded)
 	if done {

@@ -34,11 +34,11 @@ func (x *Exchange) answer() (*Answer, *failure) {
 	}
 	a := x.reply()
 	if x.wire == nil {
-		x.pool.recordAnswer(x.place, true)
+		x.pool.recordAnswer(x.place, x.pool.now(), true)
 		x.place = place{}
 		return a, nil
 	}
-	x.pool.recordAnswer(x.place, false)
+	x.pool.recordAnswer(x.place, x.pool.now(), false)
 	if isEventStream(a.Fields.First("Content-Type")) {
 		if !x.pool.stream(x.place) {
 			return nil, x.noStream()
@@ -238,7 +238,7 @@ func (x *Exchange) switchProtocols() (*Answer, *failure) {
 // are the caller's; early came behind the head.
 func (x *Exchange) detach() (early []byte, f *failure) {
 	p := x.pool
-	p.recordAnswer(x.place, false)
+	p.recordAnswer(x.place, p.now(), false)
 	if !p.stream(x.place) {
 		return nil, x.noStream()
 	}

@@ -211,11 +211,11 @@ func (t *try) answer(resp *http.Response) (*Answer, *failure) {
 	p, c := t.pool, t.place
 	a := AnswerOf(resp)
 	if resp.Body == http.NoBody {
-		p.recordAnswer(c, true)
+		p.recordAnswer(c, p.now(), true)
 		t.release()
 		return a, nil
 	}
-	p.recordAnswer(c, false)
+	p.recordAnswer(c, p.now(), false)
 	t.body.inner, t.body.try, t.body.timeout = a.Body, t, p.options.BodyTimeout
 	upgraded := resp.StatusCode == http.StatusSwitchingProtocols
 	if upgraded || isEventStream(resp.Header.Get("Content-Type")) {

@@ -223,7 +223,7 @@ func (k *call) goOn(x *Exchange) error {
 			return err
 		}
 	}
-	x.count()
+	x.count(x.pool.now())
 	if x.step != ended { // where it could not be sent
 		k.started = x
 	}
@@ -337,3 +337,11 @@ func (p *Pool) Close() error {
 
 // now is the time since the pool was made, by the monotonic clock.
 func (p *Pool) now() time.Duration { return time.Since(p.started) }
+
+// at is a moment on the pool's clock; the zero time: now.
+func (p *Pool) at(t time.Time) time.Duration {
+	if t.IsZero() {
+		return p.now()
+	}
+	return t.Sub(p.started)
+}
