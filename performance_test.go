@@ -34,6 +34,8 @@ var charted = []struct {
 	{"A cached answer of 32 KB, 50 connections", "nginx", "CACHE.md", []string{"CPU per request of the better peer's (nginx), 32 KB, 50 connections"}},
 	{"A request passed on to an application, 50 connections", "nginx", "PROXY.md", []string{"get-50", "CPU per request"}},
 	{"A request passed on to an application, 50 connections", "nginx, HTTP/2 over TLS", "PROXY.md", []string{"tls-h2-50", "CPU per request"}},
+	{"A visitor now and then, 500 requests a second", "nginx, a small file", "LATENCY.md", []string{"browser-500", "CPU per request"}},
+	{"A visitor now and then, 500 requests a second", "nginx, passed on to an application", "LATENCY.md", []string{"proxy-500", "CPU per request"}},
 	{"A request that a cache has to pass on, 50 connections", "nginx", "PROXY.md", []string{"miss-50", "CPU per request"}},
 	{"A WebSocket echo of 20 bytes, 1,000 connections", "gws", "WEBSOCKET.md", []string{"CPU per echo of gws's, 20 bytes, 1,000 connections"}},
 	{"A message delivered to 10,000 subscribers", "gws", "WEBSOCKET.md", []string{"CPU per delivery of gws's, 1 → 10,000, 5 a second"}},

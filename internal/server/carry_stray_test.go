@@ -31,7 +31,7 @@ func TestCarriedStray(t *testing.T) {
 					t.Fatal(got)
 				}
 				time.Sleep(10 * time.Millisecond) // what comes later has come
-				other := p.with.dial(t, "tcp") // on another loop
+				other := p.with.dial(t, "tcp")    // on another loop
 				for _, c := range []*client{c, other} {
 					if got := c.get("/ok"); got != "ok\n" {
 						t.Fatalf("the next request got %q", got)
