@@ -2,7 +2,6 @@ package apache
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -13,8 +12,8 @@ import (
 // guard is which clients may come in.
 type guard struct {
 	closed bool
-	access *draft.Node // addresses
-	auth   *draft.Node // a password
+	access plan.Access
+	auth   plan.Auth
 	rules  []plan.Rule // whom else rules keep out
 	why    string      // what to do about what could not be translated; "" for nothing
 	line   *draft.Directive
@@ -96,7 +95,7 @@ func (t *site) wider(layers []layer) *draft.Directive {
 
 // open reports whether everybody is let in.
 func (g guard) open() bool {
-	return !g.closed && g.access == nil && g.auth == nil && len(g.rules) == 0 && g.why == ""
+	return !g.closed && g.access.None() && g.auth.None() && len(g.rules) == 0 && g.why == ""
 }
 
 // guardOf merges what layers say about who may come in.
@@ -146,7 +145,7 @@ func (t *site) guardOf(layers []layer) (g guard) {
 		return g
 	}
 	if len(n.nets)+len(n.not) > 0 && (!n.either || !n.user) {
-		g.access = draft.Map().Flow().FillTexts("allow", n.nets).FillTexts("deny", n.not)
+		g.access = plan.Access{Allow: n.nets, Deny: n.not}
 	}
 	if n.user {
 		t.password(&g, layers, n)
@@ -177,7 +176,7 @@ func (t *site) limit(g *guard, d *draft.Directive) {
 	inner := t.guardOf([]layer{{list: t.im.flat(d.Block)}})
 	t.im.Whole(d, draft.Translated, "")
 	if !inner.closed {
-		if inner.access == nil && inner.auth == nil && inner.why == "" {
+		if inner.access.None() && inner.auth.None() && inner.why == "" {
 			return
 		}
 		t.im.Leave(d, "these methods are denied to everybody: write a rule with method and a route with access or auth")
@@ -191,7 +190,7 @@ func (t *site) limit(g *guard, d *draft.Directive) {
 			methods[i] = "!" + methods[i]
 		}
 	}
-	g.rules = append(g.rules, plan.Rule{If: plan.Cond{Method: methods}, Do: draft.Denied(403), Note: d.At() + ": " + d.String()})
+	g.rules = append(g.rules, plan.Rule{If: plan.Cond{Method: methods}, Do: plan.Deny(403), Note: d.At() + ": " + d.String()})
 }
 
 // orderNeed reads Order, Allow and Deny.
@@ -219,7 +218,7 @@ func (t *site) orderNeed(list []*draft.Directive) need {
 		}
 		for _, who := range d.Args[min(1, len(d.Args)):] {
 			env, isEnv := strings.CutPrefix(strings.ToLower(who), "env=")
-			net, err := network(who)
+			net, err := plan.Network(who)
 			switch {
 			case strings.EqualFold(who, "all") && name == "allow":
 				allowAll = true
@@ -270,15 +269,6 @@ func orderArgs(list []*draft.Directive) []string {
 		return d.Args
 	}
 	return nil
-}
-
-// network is an address or a network as mod_access_compat writes them: also 10.1.
-func network(text string) (string, error) {
-	if part := strings.TrimSuffix(text, "."); regexp.MustCompile(`^\d{1,3}(\.\d{1,3}){0,2}$`).MatchString(part) {
-		n := strings.Count(part, ".") + 1
-		text = fmt.Sprint(part, strings.Repeat(".0", 4-n), "/", 8*n)
-	}
-	return plan.Network(text) //nolint:wrapcheck // it says which
 }
 
 // anyOf is the need of Require lines of which one is enough.
@@ -385,7 +375,7 @@ func (t *site) one(d *draft.Directive) need {
 	case "ip":
 		var nets []string
 		for _, text := range d.Args[1:] {
-			n, err := network(text)
+			n, err := plan.Network(text)
 			if err != nil {
 				return bad(err.Error())
 			}
@@ -429,12 +419,11 @@ func (t *site) password(g *guard, layers []layer, n need) {
 		return
 	}
 	t.im.Used(kind, file, provider, name)
-	g.auth = draft.Map().Flow()
+	g.auth = plan.Auth{File: t.im.file(file.Arg(0))}
 	if name != nil {
-		g.auth.Set("realm", draft.Text(name.Arg(0)))
+		g.auth.Realm = name.Arg(0)
 	}
-	g.auth.Set("file", draft.Text(t.im.file(file.Arg(0))))
-	if n.either && len(n.nets) > 0 {
-		g.auth.Set("except", draft.Texts(n.nets...))
+	if n.either {
+		g.auth.Except = n.nets
 	}
 }

@@ -66,7 +66,7 @@ func (t *site) redirect(c *context, d *draft.Directive) []plan.Rule {
 }
 
 // answer is a redirect, or an answer that is none.
-func answer(to string, status int) (*draft.Node, error) {
+func answer(to string, status int) (plan.Action, error) {
 	if status >= 300 && status < 400 && to != "" {
 		if strings.HasPrefix(to, "//") {
 			to = "/" + strings.TrimLeft(to, "/")
@@ -88,11 +88,18 @@ func (t *site) shadowed(c *context, of plan.Cond) bool {
 }
 
 func (t *site) redirectMatch(text, to string) (plan.Cond, string, error) {
+	text, except, _ := plan.Excepting(text)
 	expr, err := expression(text, false)
 	if err != nil {
 		return plan.Cond{}, "", err
 	}
-	p := pattern{expr: expr, groups: regexp.MustCompile(expr).NumSubexp()}
+	if except != "" {
+		except, err = expression(except, false)
+	}
+	if err != nil {
+		return plan.Cond{}, "", err
+	}
+	p := pattern{expr: expr, except: except, groups: regexp.MustCompile(expr).NumSubexp()}
 	of := p.cond()
 	if of.Everything() {
 		of.Regex = expr

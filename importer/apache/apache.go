@@ -250,37 +250,17 @@ func (im *importer) isDefined(name string) bool {
 
 // version compares with Apache 2.4.
 func version(args []string) bool {
-	op, than := "=", ""
-	switch len(args) {
-	case 1:
-		than = args[0]
-	case 2:
+	op, than := "=", strings.Join(args, "")
+	if len(args) == 2 {
 		op, than = args[0], args[1]
 	}
 	op, not := strings.CutPrefix(op, "!")
-	if not && op == "" {
-		op = "="
+	order := strings.Compare("2.4", strings.Join(append(strings.Split(than, "."), "0")[:2], "."))
+	holds := map[string]bool{"<": order < 0, "<=": order <= 0, ">": order > 0, ">=": order >= 0}
+	if _, known := holds[op]; !known {
+		return (order == 0) != not
 	}
-	parts := append(strings.Split(than, "."), "0")
-	have := []string{"2", "4"}
-	order := 0
-	for i := range have {
-		if order == 0 && i < len(parts) {
-			order = strings.Compare(have[i], parts[i])
-		}
-	}
-	holds := order == 0
-	switch op {
-	case "<":
-		holds = order < 0
-	case "<=":
-		holds = order <= 0
-	case ">":
-		holds = order > 0
-	case ">=":
-		holds = order >= 0
-	}
-	return holds != not
+	return holds[op] != not
 }
 
 // file makes a name absolute, as ServerRoot does.

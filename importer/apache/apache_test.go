@@ -84,7 +84,7 @@ func TestConfigs(t *testing.T) {
 			list, o := read(t, name)
 			node, report := Translate(list, o)
 			golden := strings.Split(strings.TrimSuffix(name, ".conf"), "/")[0] + ".yaml"
-			importertest.Golden(t, filepath.Join(configs, golden), report.File("Written by: millrace import apache "+name, node), *update)
+			importertest.Golden(t, filepath.Join(configs, golden), report.File("Written by: millrace import apache "+name, node.Share()), *update)
 			for _, fault := range tested().Faults(node.String()) {
 				t.Errorf("millrace check: %s", fault)
 			}

@@ -156,7 +156,7 @@ func TestNobodyGetsIn(t *testing.T) {
 		"a path behind a proxy": {Config: host + "ProxyPass / http://h:1/\n<Location /admin>\nRequire ip 10.1.2.3\n</Location>\n</VirtualHost>", Want: []string{"/admin/:\n        proxy:\n          to: http://h:1\n          redirects: keep\n        access: {allow: ['10.1.2.3']}"}},
 		"files behind a proxy": {
 			Config: host + "ProxyPass /c/ http://h:1/\n<LocationMatch \"^/c/z\">\nRequire ip 10.1.2.3\n</LocationMatch>\n</VirtualHost>",
-			Want:   []string{"'@z':\n        proxy:\n          to: http://h:1\n          redirects: keep\n          rewrite: [{path: '/c/(.*)', to: '/{1}'}]"},
+			Want:   []string{"'@z':\n        proxy:\n          to: http://h:1\n          rewrite:\n            - {path: '/c/(.*)', to: '/{1}'}\n          redirects: keep"},
 		},
 		"a path by expression behind a proxy": {
 			Config: host + "ProxyPass / http://h:1/\n<LocationMatch \"^/(admin|root)\">\nRequire all denied\n</LocationMatch>\n</VirtualHost>",
@@ -226,7 +226,7 @@ func TestLines(t *testing.T) {
 		"RedirectPermanent /a.html /b.html":                                                                                                  "- {path: /a.html, redirect: {to: /b.html, status: 301}}",
 		"RedirectMatch 301 \\.asp$ /":                                                                                                        "- {regex: '\\.asp$', redirect: {to: /, status: 301}}",
 		"Redirect 410 /gone":                                                                                                                 "- {path: /gone/, deny: {status: 410}}",
-		"DirectoryIndex start.html":                                                                                                          "index: [start.html]",
+		"DirectoryIndex start.html":                                                                                                          "index: start.html",
 		"Options +Indexes":                                                                                                                   "listing: true",
 		"AddType text/cache-manifest .appcache":                                                                                              "types: {'.appcache': text/cache-manifest}",
 		"ErrorDocument 500 /oops.html":                                                                                                       "errors: {'500': /oops.html}",

@@ -2,7 +2,6 @@ package apache
 
 import (
 	"fmt"
-	"net/netip"
 	"net/textproto"
 	"regexp"
 	"slices"
@@ -11,13 +10,6 @@ import (
 	"millrace/importer/draft"
 	"millrace/importer/plan"
 )
-
-// way is one set of values for which the conditions of a RewriteRule hold. Conditions
-// with [OR] have several.
-type way struct {
-	plan.Cond
-	groups map[int]string // what %1 stands for
-}
 
 // fileTest is a condition on whether a file exists, such as -f.
 type fileTest struct {
@@ -32,7 +24,7 @@ type condition struct {
 	line *draft.Directive
 	or   bool
 	file *fileTest
-	ways []way // where one of them holds, so does the condition; it never does where there is none
+	ways []plan.Way // where one of them holds, so does the condition; it never does where there is none
 	err  error
 	skip bool // it always holds here
 	who  bool // it looks at the client, and so may keep somebody out
@@ -81,55 +73,44 @@ func (c *condition) compare(t *site, name, value string, ignoreCase bool) {
 		c.err = err
 		return
 	}
-	one := func(o plan.Cond) { c.ways = append(c.ways, way{Cond: o}) }
+	one := func(o plan.Cond, err error) { c.ways, c.err = []plan.Way{{Cond: o}}, err }
 	switch name {
 	case "HTTPS", "ENV:HTTPS", "SERVER_PORT", "SERVER_PORT_SECURE", "REQUEST_SCHEME":
 		values := map[string][2]string{"HTTPS": {"on", "off"}, "ENV:HTTPS": {"on", ""}, "SERVER_PORT": {"443", "80"}, "SERVER_PORT_SECURE": {"1", "0"}, "REQUEST_SCHEME": {"https", "http"}}[name]
-		switch s, p := m.matches(values[0]), m.matches(values[1]); {
-		case s && p:
-			c.skip = true
-		case s:
-			one(plan.Cond{Protocol: "https"})
-		case p:
-			one(plan.Cond{Protocol: "http"})
-		}
+		c.ways = m.Protocol(values[0], values[1])
+		c.skip = len(c.ways) == 1 && c.ways[0].Everything()
 	case "HTTP_HOST", "SERVER_NAME":
-		c.ways = t.hostWays(m)
+		c.ways = t.Hosts(m)
 	case "REQUEST_URI", "$PATH":
-		if name == "$PATH" && m.expr != "" {
-			m.expr = below(m.expr, "/")
+		if name == "$PATH" && m.Expr != "" {
+			m.Expr = below(m.Expr, "/")
 		}
 		c.ways = pathWays(m)
 	case "THE_REQUEST":
-		expr, err := ofRequestLine(m.expr)
-		if err != nil || m.not {
+		expr, err := ofRequestLine(m.Expr)
+		if err != nil || m.Not {
 			c.err = fmt.Errorf("write the path of the request line as path or regex: %s", value)
 			return
 		}
-		c.ways = pathWays(match{expr: expr})
+		c.ways = pathWays(plan.Comparison{Expr: expr})
 	case "REQUEST_METHOD":
-		c.methods(m, value)
+		one(m.Methods())
 	case "REMOTE_ADDR":
-		c.addresses(m)
+		one(m.Addresses())
 	case "QUERY_STRING":
 		c.query(m)
 	case "ENV:REDIRECT_STATUS":
-		c.skip = m.matches("")
+		c.skip = m.Holds("")
 	case "HTTP_COOKIE":
-		one(header("Cookie", m.value()))
+		one(plan.Header("Cookie", m.Value()), nil)
 	default:
 		field, ok := headerOf(name)
 		if !ok {
 			c.err = fmt.Errorf("there is no condition on %%{%s}", name)
 			return
 		}
-		one(header(field, m.value()))
+		one(plan.Header(field, m.Value()), nil)
 	}
-}
-
-// header is a condition on a field of the request.
-func header(field, value string) plan.Cond {
-	return plan.Cond{Header: map[string]string{field: value}}
 }
 
 // headerOf is the request field that a variable stands for.
@@ -141,113 +122,36 @@ func headerOf(name string) (string, bool) {
 	return textproto.CanonicalMIMEHeaderKey(strings.ReplaceAll(field, "_", "-")), is
 }
 
-// match is a comparison: by an expression, or with a text.
-type match struct {
-	not  bool
-	expr string // "": exact
-	text string
-	fold bool
-}
-
-func matcher(value string, ignoreCase bool) (m match, err error) {
-	value, m.not = strings.CutPrefix(value, "!")
-	m.fold = ignoreCase
+// matcher is the comparison of a RewriteCond.
+func matcher(value string, ignoreCase bool) (m plan.Comparison, err error) {
+	value, m.Not = strings.CutPrefix(value, "!")
 	switch {
 	case strings.HasPrefix(value, "="):
-		m.text = strings.Trim(value[1:], `"`)
+		m.Text = strings.Trim(value[1:], `"`)
 		if ignoreCase {
-			m.expr = "(?i)^" + regexp.QuoteMeta(m.text) + "$"
+			m.Expr = "(?i)" + m.Expression()
 		}
 		return m, nil
 	case strings.HasPrefix(value, "<"), strings.HasPrefix(value, ">"), strings.HasPrefix(value, "-"), strings.HasPrefix(value, "expr"):
 		return m, fmt.Errorf("%q is no comparison that rules have", value)
 	}
-	if m.expr, err = expression(value, ignoreCase); err != nil {
-		return m, err
+	if m.Expr, err = expression(value, ignoreCase); m.Expr == "" || m.Expr == "(?i)" {
+		m.Expr = ".*"
 	}
-	if m.expr == "" || m.expr == "(?i)" {
-		m.expr = ".*"
-	}
-	return m, nil
+	return m, err
 }
 
-func (m match) matches(text string) bool {
-	if m.expr == "" {
-		return (text == m.text) != m.not
+// pathWays are the ways for the path, whose groups the rule takes over as its own.
+func pathWays(m plan.Comparison) []plan.Way {
+	w := plan.Way{Cond: m.Paths()}
+	if w.Regex == "" {
+		return []plan.Way{w}
 	}
-	return regexp.MustCompile(m.expr).MatchString(text) != m.not
-}
-
-// anchored is the comparison as an expression.
-func (m match) anchored() string {
-	if m.expr == "" {
-		return "^" + regexp.QuoteMeta(m.text) + "$"
+	w.Groups = map[int]string{}
+	for i := range regexp.MustCompile(w.Regex).NumSubexp() + 1 {
+		w.Groups[i] = fmt.Sprintf("{%d}", i)
 	}
-	return m.expr
-}
-
-// value is the comparison as a rule writes it: a text, or ~ and an expression.
-func (m match) value() string {
-	if m.expr == "" {
-		return plan.Value(m.text, m.not)
-	}
-	if text, ok := literal(m.expr); ok && !m.fold && !strings.ContainsAny(text, "*!~") {
-		return plan.Value(text, m.not)
-	}
-	return plan.Match(m.expr, m.not)
-}
-
-// hostWays are conditions on the host. Where the names of the site are known, each
-// that an expression matches is written.
-func (t *site) hostWays(m match) (ways []way) {
-	names := slices.DeleteFunc(slices.Clone(t.Server.Names), func(n string) bool { return strings.HasPrefix(n, "*") })
-	expr := strings.TrimPrefix(m.anchored(), "(?i)")
-	if !m.not && (m.expr == "" || len(names) > 0) {
-		re := regexp.MustCompile("(?i)" + expr)
-		for _, name := range names {
-			if g := re.FindStringSubmatch(name); g != nil {
-				groups := map[int]string{}
-				for i, v := range g {
-					groups[i] = v
-				}
-				ways = append(ways, way{Cond: plan.Cond{Host: []string{name}}, groups: groups})
-			}
-		}
-		if len(ways) > 0 {
-			return merged(ways, re)
-		}
-		if len(names) > 0 && len(names) == len(t.Server.Names) && !t.Server.Any {
-			return nil // none of the site's names is like it
-		}
-	}
-	if body, is := strings.CutSuffix(expr, "$"); is && !strings.HasSuffix(body, `\`) {
-		expr = body + `\.?(?::\d+)?$`
-	}
-	return []way{{Cond: header("Host", plan.Match("(?i)"+expr, m.not))}}
-}
-
-// merged are ways that differ in the host alone as one, where no groups differ.
-func merged(ways []way, re *regexp.Regexp) []way {
-	if re.NumSubexp() > 0 {
-		return ways
-	}
-	all := ways[0]
-	for _, w := range ways[1:] {
-		all.Host = append(all.Host, w.Host...)
-	}
-	return []way{all}
-}
-
-func pathWays(m match) []way {
-	expr := m.anchored()
-	if m.not {
-		return []way{{Cond: plan.Cond{Except: []string{"~" + expr}}}}
-	}
-	groups := map[int]string{} // the rule takes them over as its own
-	for i := range regexp.MustCompile(expr).NumSubexp() + 1 {
-		groups[i] = fmt.Sprintf("{%d}", i)
-	}
-	return []way{{Cond: plan.Cond{Regex: expr}, groups: groups}}
+	return []plan.Way{w}
 }
 
 // ofRequestLine is the part of an expression for the line of a request that is
@@ -277,55 +181,10 @@ func ofRequestLine(expr string) (string, error) {
 	return expression(path, fold)
 }
 
-func (c *condition) methods(m match, value string) {
-	text := strings.TrimPrefix(value, "!")
-	list := regexp.MustCompile(`^\^?\(?(?:\?:)?([A-Za-z|]+)\)?\$?$`).FindStringSubmatch(strings.TrimPrefix(text, "="))
-	if list == nil {
-		c.err = fmt.Errorf("methods are a list, as in [GET, POST]: %s is another expression", value)
-		return
-	}
-	var methods []string
-	for name := range strings.SplitSeq(list[1], "|") {
-		if name == "" {
-			c.err = fmt.Errorf("methods are a list, as in [GET, POST]: %s has an empty one", value)
-			return
-		}
-		if m.not {
-			name = "!" + name
-		}
-		methods = append(methods, strings.ToUpper(name))
-	}
-	c.ways = []way{{Cond: plan.Cond{Method: methods}}}
-}
-
-// addresses reads expressions for addresses as the networks that they mean.
-func (c *condition) addresses(m match) {
-	text := m.text
-	if m.expr != "" {
-		if l, ok := literal(m.expr); ok {
-			text = l
-		} else if part, is := strings.CutPrefix(m.expr, "^"); is {
-			text = strings.ReplaceAll(part, `\.`, ".")
-			if !strings.HasSuffix(text, ".") {
-				text = "" // 10.1 would also be 10.10
-			}
-		}
-	}
-	net, err := network(text)
-	if _, bad := netip.ParseAddr(text); err != nil || bad != nil && !strings.HasSuffix(text, ".") && !strings.Contains(text, "/") {
-		c.err = fmt.Errorf("write address with the networks that are meant")
-		return
-	}
-	if m.not {
-		net = "!" + net
-	}
-	c.ways = []way{{Cond: plan.Cond{Address: []string{net}}}}
-}
-
 // query reads expressions for a query as ones for its parameters.
-func (c *condition) query(m match) {
+func (c *condition) query(m plan.Comparison) {
 	c.who = true
-	expr := strings.TrimPrefix(m.anchored(), "(?i)")
+	expr := strings.TrimPrefix(m.Expression(), "(?i)")
 	if expr == "^$" || expr == "." || expr == ".+" {
 		c.err = fmt.Errorf("whether there is a query is no condition: name a parameter of it")
 		return
@@ -353,17 +212,17 @@ func (c *condition) query(m match) {
 	} else {
 		value = "*"
 	}
-	if bare, ok := literal(strings.TrimPrefix(value, "~")); ok && !strings.ContainsAny(bare, "*!~") {
+	if bare, ok := plan.Literal(strings.TrimPrefix(value, "~")); ok && !strings.ContainsAny(bare, "*!~") {
 		value = bare
 	}
-	if m.not {
+	if m.Not {
 		value = "!" + value
 	}
-	c.ways = []way{{Cond: plan.Cond{Query: map[string]string{name: value}}, groups: groups}}
+	c.ways = []plan.Way{{Cond: plan.Cond{Query: map[string]string{name: value}}, Groups: groups}}
 }
 
 // or joins ways that differ in one header alone: their expressions become one.
-func or(ways []way) (out []way) {
+func or(ways []plan.Way) (out []plan.Way) {
 	for _, w := range ways {
 		joined := false
 		if i := len(out) - 1; i >= 0 {
@@ -376,11 +235,11 @@ func or(ways []way) (out []way) {
 	return out
 }
 
-func joinedHeaders(a, b way) (way, bool) {
-	bare := func(w way) bool {
+func joinedHeaders(a, b plan.Way) (plan.Way, bool) {
+	bare := func(w plan.Way) bool {
 		rest := w.Cond
 		rest.Header = nil
-		return rest.Everything() && len(w.Header) == 1 && len(w.groups) == 0
+		return rest.Everything() && len(w.Header) == 1 && len(w.Groups) == 0
 	}
 	if !bare(a) || !bare(b) {
 		return a, false
@@ -392,7 +251,7 @@ func joinedHeaders(a, b way) (way, bool) {
 		if !ok || !strings.HasPrefix(v, "~") || !strings.HasPrefix(w, "~") || fold != strings.HasPrefix(w, "~(?i)") || len(v)+len(w) > longest {
 			return a, false
 		}
-		a.Cond = header(name, v+"|"+strings.TrimPrefix(w[1:], "(?i)")) // the flag in front is for both
+		a.Cond = plan.Header(name, v+"|"+strings.TrimPrefix(w[1:], "(?i)")) // the flag in front is for both
 	}
 	return a, true
 }

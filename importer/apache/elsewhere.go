@@ -108,5 +108,5 @@ func runs(handler string) bool {
 
 func (t *site) answers501(d *draft.Directive, c plan.Cond) {
 	t.im.Leave(d, "no CGI is run, and folders have no expressions: its paths answer 501 until you have written a route for them (docs/routes.md)")
-	t.guard(c, draft.NotImplemented(), d.At())
+	t.guard(c, plan.NotImplemented(), d.At())
 }

@@ -3,7 +3,6 @@ package apache
 import (
 	"strings"
 
-	"millrace/importer/draft"
 	"millrace/importer/plan"
 )
 
@@ -41,7 +40,7 @@ func (t *site) withoutVariable(g *guard, name string, layers []layer) {
 		}
 		if !c.Everything() {
 			t.im.Used(d)
-			g.rules = append(g.rules, plan.Rule{If: c, Do: draft.Denied(403), Note: d.At() + ": " + d.String()})
+			g.rules = append(g.rules, plan.Rule{If: c, Do: plan.Deny(403), Note: d.At() + ": " + d.String()})
 		}
 	}
 	if !found && g.why == "" {

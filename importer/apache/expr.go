@@ -32,6 +32,18 @@ type pattern struct {
 // alone, into one for the whole path. Those of the host see the whole path already.
 func inContext(text, url string, perDir, ignoreCase bool) (p pattern, err error) {
 	text, p.not = strings.CutPrefix(text, "!")
+	if positive, except, is := plan.Excepting(text); is && !p.not {
+		p.except, err = expression(except, ignoreCase)
+		switch text = positive; {
+		case perDir && positive == `/\.`: // hidden names in the whole path
+			text = `^(?:.*/)?\.`
+		case perDir:
+			p.except = below(p.except, url)
+		}
+		if err != nil {
+			return p, err
+		}
+	}
 	expr, err := expression(text, false)
 	if err != nil {
 		return p, err
@@ -99,20 +111,6 @@ func oneBelow(expr, url string) string {
 		return expr
 	}
 	return "^" + prefix + ".*?(?:" + expr + ")"
-}
-
-// literal is the one text that an expression with anchors matches, if it is just a text.
-func literal(expr string) (string, bool) {
-	body, begins := strings.CutPrefix(expr, "^")
-	body, ends := strings.CutSuffix(body, "$")
-	if !begins || !ends {
-		return "", false
-	}
-	text := regexp.MustCompile(`\\([^A-Za-z0-9])`).ReplaceAllString(body, "$1")
-	if regexp.QuoteMeta(text) != body && regexp.QuoteMeta(text) != strings.NewReplacer("/", "/", "-", "-").Replace(body) {
-		return "", false
-	}
-	return text, true
 }
 
 var errConditions = errors.New("rules have no such condition")

@@ -39,7 +39,7 @@ func (t *site) withFiles(c *context, r *rule, files []*fileTest) bool {
 func (t *site) isFront(c *context, r *rule, files []*fileTest) bool {
 	missing := c.existing || len(files) > 0 && !slices.ContainsFunc(files, func(f *fileTest) bool { return !f.not || f.other || f.suffix != "" })
 	missing = missing && (c.existing || slices.ContainsFunc(files, func(f *fileTest) bool { return f.kind == 'f' || f.kind == 's' }))
-	if !missing || r.redirect || r.proxy || r.refuses() || r.target == "-" || r.p.not || strings.Contains(r.target, "://") {
+	if !missing || r.redirect || r.proxy || r.refuses() || r.target == "-" || r.p.not || r.p.except != "" || strings.Contains(r.target, "://") {
 		return false
 	}
 	target, query, hasQuery := strings.Cut(strings.ReplaceAll(r.target, "%{ENV:BASE}", ""), "?")
@@ -97,19 +97,13 @@ func (t *site) isFront(c *context, r *rule, files []*fileTest) bool {
 func (t *site) filesAlone() {
 	for _, r := range t.through {
 		root := t.places[len(t.places)-1]
-		node := root.node.Clone()
-		node.Remove("php")
-		node.Remove("try")
+		files := root.job.Clone()
+		files.PHP, files.Try = plan.PHP{}, nil
 		inner := func(p *place) bool { return p != root && plan.MayMatch(r.If.Regex, p.path) && !p.guard.open() }
-		if node.Get("static") == nil || slices.ContainsFunc(t.places, inner) {
-			r.Do = draft.Denied(404)
+		if files.Static.Root == "" || slices.ContainsFunc(t.places, inner) {
+			r.Do = plan.Deny(404)
 		} else {
-			name := t.NameOf(node)
-			if name == "" {
-				name = t.FreeName("files", "files")
-				t.Route(name, node, "files alone, without the front controller")
-			}
-			r.Do = plan.To(name)
+			r.Do = plan.To(t.Named(files, "files", "files", "files alone, without the front controller"))
 		}
 		t.changes = append([]plan.Rule{r}, t.changes...)
 	}
@@ -140,13 +134,13 @@ func (t *site) standardRule(c *context, r *rule) bool {
 
 // literalScript reports whether an expression is for one script: ^/index\.php$.
 func literalScript(expr string) bool {
-	text, ok := literal(strings.TrimPrefix(expr, "(?i)"))
+	text, ok := plan.Literal(strings.TrimPrefix(expr, "(?i)"))
 	return ok && strings.HasSuffix(text, ".php")
 }
 
 // pass is a rule that lets paths through without what follows: the rules behind
 // it are not for them.
-func (t *site) pass(c *context, r *rule, ways []way) []plan.Rule {
+func (t *site) pass(c *context, r *rule, ways []plan.Way) []plan.Rule {
 	if !r.last || len(r.odd) > 0 {
 		if len(r.odd) == 0 {
 			t.markRule(r, draft.Defaulted, "it changes nothing")
@@ -159,14 +153,14 @@ func (t *site) pass(c *context, r *rule, ways []way) []plan.Rule {
 		t.markRule(r, draft.Untranslated, "variables are not set by rules: "+strings.Join(r.odd, ", "))
 		return nil
 	}
-	if len(ways) == 1 && !r.p.not && ways[0].EveryPath() {
+	if len(ways) == 1 && !r.p.not && r.p.except == "" && ways[0].EveryPath() {
 		w, expr := ways[0], r.p.expr
 		if w.Regex != "" && r.p.all {
 			expr = w.Regex
 		}
 		if expr != "" && len(w.Except) == 0 && (w.Regex == "" || w.Regex == expr) {
 			c.passed = append(c.passed, "~"+expr)
-			if _, one := literal(strings.TrimPrefix(expr, "(?i)")); !one {
+			if _, one := plan.Literal(strings.TrimPrefix(expr, "(?i)")); !one {
 				c.through = append(c.through, plan.Rule{If: plan.Cond{Regex: expr}, Note: r.line.At() + ": " + r.line.String()})
 			}
 			t.markRule(r, draft.Translated, "")

@@ -14,17 +14,21 @@ import (
 
 // headers translates the fields that answers get and lose. Without "always" Apache
 // leaves the errors and redirects of its own without them.
-func (t *site) headers(layers []layer, node *draft.Node) {
+func (t *site) headers(layers []layer, r *plan.Route) {
 	fields := t.Fields()
 	for _, d := range allIn(layers, "header") {
 		of := plan.Answers{Status: []string{"2xx"}}
-		if node.Get("php") != nil || node.Get("proxy") != nil || strings.EqualFold(d.Arg(0), "always") {
+		if r.PHP.To != nil || r.Passes() || strings.EqualFold(d.Arg(0), "always") {
 			of = plan.Answers{} // what an application sends has them whatever its status
 		}
-		t.field(d, fields, of)
+		t.field(d, &fields, of)
 	}
-	t.filesHeaders(layers, node, fields)
-	node.Fill("headers", fields.Node())
+	if r.Static.Root != "" {
+		t.filesHeaders(layers, &fields)
+	}
+	if !fields.Empty() {
+		r.Headers = fields
+	}
 }
 
 // fieldArgs are the words of a Header line without those for its table.
@@ -130,10 +134,7 @@ func patternsOf(s section) (list []string) {
 
 // filesHeaders are the fields that sections for files give them, by their types.
 // Cache-Control is static's.
-func (t *site) filesHeaders(layers []layer, node *draft.Node, fields *plan.Fields) {
-	if node.Get("static") == nil {
-		return
-	}
+func (t *site) filesHeaders(layers []layer, fields *plan.Fields) {
 	for _, l := range layers {
 		for _, s := range t.filesIn(l, "/") {
 			exts := extensionsOf(s.expr)
@@ -168,13 +169,10 @@ func cacheControlOf(d *draft.Directive) string {
 
 // expires translates how long files may be kept: by their names, so that what PHP
 // answers says so itself.
-func (t *site) expires(layers []layer) *draft.Node {
-	rules := draft.List()
-	seen := map[string]bool{}
+func (t *site) expires(layers []layer) (rules []plan.Lifetime) {
 	add := func(match, value string) {
-		if value != "" && !seen[match] {
-			seen[match] = true
-			rules.Add(draft.Map().Set("match", draft.Text(match)).Set("value", draft.Text(value)).Flow())
+		if value != "" && !slices.ContainsFunc(rules, func(l plan.Lifetime) bool { return l.Match == match }) {
+			rules = append(rules, plan.Lifetime{Match: match, Value: value})
 		}
 	}
 	for _, l := range slices.Backward(layers) {

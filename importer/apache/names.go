@@ -2,6 +2,7 @@ package apache
 
 import (
 	"cmp"
+	"reflect"
 	"regexp"
 	"regexp/syntax"
 	"slices"
@@ -251,7 +252,7 @@ func (t *site) nameRules() {
 			}
 			more, open := t.guardedFiles(s, except)
 			besides := slices.ContainsFunc(lets, func(o section) bool { return !o.hasAll(s) && !o.apart(s) })
-			some := slices.ContainsFunc(more, func(r plan.Rule) bool { return !r.Is("deny") })
+			some := slices.ContainsFunc(more, func(r plan.Rule) bool { return r.Do.Deny == 0 })
 			if open || some {
 				lets = append(lets, s)
 			}
@@ -349,18 +350,13 @@ func (t *site) fileRules(p *place, s section, g guard, except []string) (rules [
 	}
 	switch {
 	case g.closed:
-		rules = append(rules, plan.Rule{If: files, Do: draft.Denied(403), Note: comment})
-		return append(rules, t.folders(s, except, draft.Denied(403))...), false
+		rules = append(rules, plan.Rule{If: files, Do: plan.Deny(403), Note: comment})
+		return append(rules, t.folders(s, except, plan.Deny(403))...), false
 	case g.same(p.guard):
 		return rules, true
 	}
-	node := t.answer(p, p.layers, g, "@")
-	name := t.NameOf(node)
-	if name == "" {
-		last := s.line.Arg(len(s.line.Args) - 1)
-		name = t.FreeName(base(strings.NewReplacer("\\", "", "^", "", "$", "").Replace(last)), "files")
-		t.Route(name, node, comment)
-	}
+	last := s.line.Arg(len(s.line.Args) - 1)
+	name := t.Named(t.answer(p, p.layers, g, "@"), base(strings.NewReplacer("\\", "", "^", "", "$", "").Replace(last)), "files", comment)
 	rules = append(rules, plan.Rule{If: files, Do: plan.To(name), Note: comment})
 	if !s.index {
 		return rules, false
@@ -369,11 +365,11 @@ func (t *site) fileRules(p *place, s section, g guard, except []string) (rules [
 		return append(rules, t.folders(s, except, plan.To(name))...), false
 	}
 	t.im.Leave(s.line, "folders that this file answers for are closed: both what the folder asks and what the file asks would have to hold")
-	return append(rules, t.folders(s, except, draft.Denied(403))...), false
+	return append(rules, t.folders(s, except, plan.Deny(403))...), false
 }
 
 // folders are the rules for folders in a place whose index is a section's file.
-func (t *site) folders(s section, except []string, do *draft.Node) []plan.Rule {
+func (t *site) folders(s section, except []string, do plan.Action) []plan.Rule {
 	if !s.index {
 		return nil
 	}
@@ -390,11 +386,5 @@ func (g guard) lineOr(d *draft.Directive) *draft.Directive {
 
 // same reports whether two guards let the same clients in.
 func (g guard) same(o guard) bool {
-	text := func(n *draft.Node) string {
-		if n == nil {
-			return ""
-		}
-		return n.String()
-	}
-	return g.closed == o.closed && text(g.access) == text(o.access) && text(g.auth) == text(o.auth)
+	return g.closed == o.closed && reflect.DeepEqual(g.access, o.access) && reflect.DeepEqual(g.auth, o.auth)
 }

@@ -156,28 +156,13 @@ func (p *parser) expand(line string) string {
 
 // include is what stands in the files that a pattern names.
 func (p *parser) include(d *draft.Directive) ([]*draft.Directive, error) {
-	if len(d.Args) != 1 {
-		return nil, fmt.Errorf("%s takes one file", d.Name)
-	}
-	if p.includes >= draft.MaxDepth {
-		return nil, fmt.Errorf("includes are nested more than %d deep: does a file include itself?", draft.MaxDepth)
-	}
-	names, err := p.Names(d.Arg(0), p.root)
-	if err != nil {
-		return nil, err
-	}
-	if strings.EqualFold(d.Name, "IncludeOptional") && !strings.ContainsAny(d.Arg(0), "*?[") {
-		if _, err := p.Files.Read(names[0]); err != nil {
+	if name := d.Arg(0); len(d.Args) == 1 && strings.EqualFold(d.Name, "IncludeOptional") && !strings.ContainsAny(name, "*?[") {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(p.root, name)
+		}
+		if _, err := p.Files.Read(name); err != nil {
 			return nil, nil
 		}
 	}
-	var all []*draft.Directive
-	for _, name := range names {
-		list, err := p.load(name, p.includes+1)
-		if err != nil {
-			return nil, draft.Included(err)
-		}
-		all = append(all, list...)
-	}
-	return all, nil
+	return p.Include(d, p.root, p.includes, p.load)
 }

@@ -83,7 +83,7 @@ func TestBad(t *testing.T) {
 		"a 'b":                      "a.conf:1: a quote is not closed",
 		"<>\n</>":                   "a section without a name",
 		"x\nInclude none":           "file does not exist",
-		"x\nInclude a.conf":         "does a file include itself?",
+		"x\nInclude a.conf":         "include itself?",
 		"Include":                   "Include takes one file",
 		"Include b":                 "b:2: a quote is not closed (included in a.conf:1)",
 		strings.Repeat("<A>\n", 40): "nested more than",

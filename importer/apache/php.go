@@ -127,20 +127,20 @@ func noProgram(name string) bool {
 }
 
 // addPHP puts php beside the files of a place.
-func (t *site) addPHP(p *place, node *draft.Node, scripts []string, key string) {
+func (t *site) addPHP(p *place, r *plan.Route, scripts []string, key string) {
 	for _, off := range t.noPHP {
 		if strings.HasPrefix(p.path, off) {
 			if f, is := t.frontOf(p.path); is {
-				node.Set("try", f.try())
+				r.Try = f.try()
 			}
 			return
 		}
 	}
-	php := &plan.PHP{To: []string{t.php}}
+	php := plan.PHP{To: []string{t.php}}
 	if len(scripts) > 0 && scripts[0] != "index.php" && !slices.Contains(scripts, "index.php") {
 		php.Index = scripts[0]
 	}
-	t.phpParams(p, php)
+	t.phpParams(p, &php)
 	f, is := t.frontOf(p.path)
 	prefix := p.path
 	if strings.HasPrefix(key, "@") {
@@ -155,7 +155,7 @@ func (t *site) addPHP(p *place, node *draft.Node, scripts []string, key string) 
 		t.im.Leave(f.line, "the front controller "+script+" is none of this folder: what is not there answers 404 until you have written a rule that rewrites it")
 	case query != "" || !strings.HasSuffix(script, ".php") || !strings.HasPrefix(script, prefix):
 		php.Front = "off"
-		node.Set("try", f.try())
+		r.Try = f.try()
 		if query != "" {
 			t.frontWithQuery(p, php, script)
 			return
@@ -166,23 +166,23 @@ func (t *site) addPHP(p *place, node *draft.Node, scripts []string, key string) 
 		}
 	}
 	php.Except = slices.DeleteFunc(draft.Unique(t.noPHP), func(u string) bool { return !strings.HasPrefix(u, p.path) })
-	node.Set("php", php.Node())
+	r.PHP = php
 }
 
 // frontWithQuery translates a front controller that gets the path in its query
 // (index.php?q=$1): it becomes a route of its own that try leads to, and a rule leads to
 // the other scripts.
-func (t *site) frontWithQuery(p *place, php *plan.PHP, script string) {
+func (t *site) frontWithQuery(p *place, php plan.PHP, script string) {
 	if f, _ := t.frontOf(p.path); f.line != nil {
 		t.im.Partly(f.line, "a script that is not there answers 404: the front controller is not asked")
 	}
-	if t.controllers.Get(script) != nil {
+	if t.controllers[script] != nil {
 		return
 	}
-	at := func(root string) *draft.Node {
-		return t.routeOptions(p, draft.Map().Set("static", draft.Map().Set("root", draft.Text(root)).Flow()).Set("php", php.Node()))
+	at := func(root string) *plan.Route {
+		return t.routeOptions(p, p.layers, p.guard, &plan.Route{Static: plan.Static{Root: root}, PHP: php})
 	}
-	t.controllers.Set(script, at(strings.TrimSuffix(t.dirOf(script), script)))
+	t.controllers[script] = at(strings.TrimSuffix(t.dirOf(script), script))
 	name := t.FreeName("php"+strings.ReplaceAll(p.path, "/", "-"), "php")
 	t.Route(name, at(cutSuffix(slashed(p.dir), strings.TrimPrefix(p.path, "/"))))
 	expr := `\.php(?:/|$)`
@@ -226,14 +226,11 @@ func (t *site) innerPlaces(p *place) (paths []string) {
 }
 
 // routeOptions adds the keys that go with any job: access, auth, errors, headers.
-func (t *site) routeOptions(p *place, node *draft.Node) *draft.Node {
-	if p.guard.access != nil {
-		node.Set("access", p.guard.access.Clone())
+func (t *site) routeOptions(p *place, layers []layer, g guard, r *plan.Route) *plan.Route {
+	r.Access, r.Auth = g.access, g.auth
+	if r.None() {
+		t.errorPages(layers, r)
+		t.headers(layers, r)
 	}
-	if p.guard.auth != nil {
-		node.Set("auth", p.guard.auth.Clone())
-	}
-	t.errorPages(p.layers, node)
-	t.headers(p.layers, node)
-	return node
+	return r
 }

@@ -76,7 +76,7 @@ func (t *site) place(p *place) {
 	if p.guard.why != "" {
 		t.Close(p.guard.line, p.guard.why)
 	}
-	p.node = t.answer(p, p.layers, p.guard, p.path)
+	p.job = t.answer(p, p.layers, p.guard, p.path)
 	t.placeRules(p, p.guard)
 	if p.proxy != nil && p.proxy.Arg(0) == p.path && p.path != "/" {
 		// The path without its slash is a folder's, with what is said of that.
@@ -108,40 +108,30 @@ func must(c plan.Cond, _ error) plan.Cond { return c }
 
 // answer is the route of a place, or of some of its files. For these its key is a name,
 // such as @admin, so that no part of the path is taken away.
-func (t *site) answer(p *place, layers []layer, g guard, key string) *draft.Node {
+func (t *site) answer(p *place, layers []layer, g guard, key string) *plan.Route {
 	if g.closed {
-		node := draft.Denied(403)
-		t.headers(layers, node)
-		return node
+		r := &plan.Route{Action: plan.Deny(403)}
+		t.headers(layers, r)
+		return r
 	}
-	node := t.job(p, layers, key)
-	if g.access != nil {
-		node.Set("access", g.access.Clone())
-	}
-	if g.auth != nil {
-		node.Set("auth", g.auth.Clone())
-	}
-	if node.Get("respond") == nil {
-		t.errorPages(layers, node)
-		t.headers(layers, node)
-		t.bodySize(layers, node)
-	}
-	return node
+	r := t.routeOptions(p, layers, g, t.job(p, layers, key))
+	t.bodySize(layers, r)
+	return r
 }
 
 // job is the job of a route: a proxy, or static, with php beside it.
-func (t *site) job(p *place, layers []layer, key string) *draft.Node {
+func (t *site) job(p *place, layers []layer, key string) *plan.Route {
 	if p.proxy != nil {
 		return t.proxy(p, layers)
 	}
-	node, static := draft.Map(), draft.Map()
-	dir := p.dir
+	r := &plan.Route{}
+	static := &r.Static
+	static.Root = p.dir
 	if strings.HasPrefix(key, "@") { // a name takes nothing away
-		if cut, is := strings.CutSuffix(slashed(dir), strings.TrimPrefix(p.path, "/")); is {
-			dir = cmp.Or(strings.TrimSuffix(cut, "/"), "/")
+		if cut, is := strings.CutSuffix(slashed(p.dir), strings.TrimPrefix(p.path, "/")); is {
+			static.Root = cmp.Or(strings.TrimSuffix(cut, "/"), "/")
 		}
 	}
-	static.Set("root", draft.Text(dir))
 	var scripts []string
 	if d := lastIn(layers, "directoryindex"); d != nil {
 		var pages []string
@@ -151,38 +141,33 @@ func (t *site) job(p *place, layers []layer, key string) *draft.Node {
 				scripts = append(scripts, name)
 			case strings.ContainsAny(name, "/") || strings.EqualFold(name, "disabled"):
 				t.im.Leave(d, "an index is the name of a file in its folder")
-			default:
+			case !slices.Contains([]string{"index.cgi", "index.pl", "index.xhtml"}, name):
 				pages = append(pages, name)
 			}
 		}
-		pages = slices.DeleteFunc(pages, func(n string) bool { return slices.Contains([]string{"index.cgi", "index.pl", "index.xhtml"}, n) })
-		if len(pages) > 0 && !slices.Equal(pages, []string{"index.html"}) {
-			static.Set("index", draft.Texts(pages...))
+		if !slices.Equal(pages, []string{"index.html"}) {
+			static.Index = pages
 		}
 		t.im.Used(d)
 	}
-	if t.listing(layers) {
-		static.Set("listing", draft.Number(true))
-	}
+	static.Listing = t.listing(layers)
 	t.types(layers, static)
-	if slices.ContainsFunc(t.clean, func(u string) bool { return strings.HasPrefix(p.path, u) }) {
-		static.Set("clean_urls", draft.Number(true))
-	}
-	if rules := t.expires(layers); rules.Len() > 0 {
-		static.Set("cache_control", rules.Flow())
-	}
-	node.Set("static", static.Flow())
+	static.CleanURLs = slices.ContainsFunc(t.clean, func(u string) bool { return strings.HasPrefix(p.path, u) })
+	static.CacheControl = t.expires(layers)
 	if t.php != "" {
-		if node.Get("static").Get("cache_control") != nil {
+		if static.CacheControl != nil {
 			for _, d := range allIn(layers, "expiresdefault") {
 				t.im.Partly(d, "it is for files: what PHP answers says itself how long it holds")
 			}
 		}
-		t.addPHP(p, node, scripts, key)
+		if d := lastIn(layers, "directoryindex"); d != nil && !strings.HasSuffix(d.Arg(0), ".php") {
+			t.im.Partly(d, "beside PHP, a folder's index.php comes before its pages")
+		}
+		t.addPHP(p, r, scripts, key)
 	} else if f, is := t.frontOf(p.path); is { // a page, or PHP of another place
-		node.Set("try", f.try())
+		r.Try = f.try()
 	}
-	return node
+	return r
 }
 
 // listing reports whether folders without an index are listed.
@@ -215,8 +200,8 @@ func (t *site) listing(layers []layer) (on bool) {
 }
 
 // types translates the media types of files.
-func (t *site) types(layers []layer, static *draft.Node) {
-	types := draft.Map()
+func (t *site) types(layers []layer, static *plan.Static) {
+	static.Types = map[string]string{}
 	for _, d := range allIn(layers, "addtype") {
 		if isPHPType(d.Arg(0)) {
 			continue
@@ -225,17 +210,16 @@ func (t *site) types(layers []layer, static *draft.Node) {
 		for _, ext := range d.Args[min(1, len(d.Args)):] {
 			ext = "." + strings.TrimPrefix(strings.ToLower(ext), ".")
 			if draft.TypeOf(ext) != d.Arg(0) && strings.Contains(d.Arg(0), "/") {
-				types.Set(ext, draft.Text(d.Arg(0)))
+				static.Types[ext] = d.Arg(0)
 			}
 		}
 	}
-	static.Fill("types", types.Flow())
 	if d := lastIn(layers, "adddefaultcharset"); d != nil {
 		switch charset := strings.ToLower(d.Arg(0)); charset {
 		case "utf-8", "on", "off":
 			t.im.Standard(d, "content types are built in, UTF-8 for text")
 		default:
-			static.Set("charset", draft.Text(charset))
+			static.Charset = charset
 			t.im.Used(d)
 		}
 	}
@@ -244,13 +228,12 @@ func (t *site) types(layers []layer, static *draft.Node) {
 func isPHPType(name string) bool { return strings.Contains(name, "php") }
 
 // errorPages translates ErrorDocument. The status of an answer stays as it is.
-func (t *site) errorPages(layers []layer, node *draft.Node) {
-	pages := draft.Map()
+func (t *site) errorPages(layers []layer, r *plan.Route) {
 	for _, d := range allIn(layers, "errordocument") {
 		status, page := d.Arg(0), d.Arg(1)
 		switch {
 		case strings.EqualFold(page, "default"):
-			pages.Remove(status)
+			r.Errors.Set(status, "")
 			t.im.Used(d)
 		case !regexp.MustCompile(`^[45]\d\d$`).MatchString(status):
 			t.im.Leave(d, "pages are for the statuses 400 to 599")
@@ -262,33 +245,27 @@ func (t *site) errorPages(layers []layer, node *draft.Node) {
 				continue
 			}
 			t.im.Used(d)
-			pages.Set(status, draft.Text(page))
+			r.Errors.Set(status, page)
 		}
 	}
-	if pages.Len() > 0 {
-		node.Set("errors", pages.Flow())
-		if d := lastIn(layers, "proxyerroroverride"); d != nil && strings.EqualFold(d.Arg(0), "on") && (node.Get("proxy") != nil || node.Get("php") != nil) {
-			t.im.Used(d)
-			node.Set("intercept_errors", draft.Number(true))
-			if len(d.Args) > 1 {
-				t.im.Leave(d, "the pages take the place of an application's answers of all their statuses: name only those in errors")
-			}
+	if d := lastIn(layers, "proxyerroroverride"); len(r.Errors) > 0 && d != nil && strings.EqualFold(d.Arg(0), "on") && (r.Passes() || r.PHP.To != nil) {
+		t.im.Used(d)
+		r.Intercept = true
+		if len(d.Args) > 1 {
+			t.im.Leave(d, "the pages take the place of an application's answers of all their statuses: name only those in errors")
 		}
 	}
 }
 
-func (t *site) bodySize(layers []layer, node *draft.Node) {
+func (t *site) bodySize(layers []layer, r *plan.Route) {
 	d := t.im.Take(lastIn(layers, "limitrequestbody"))
-	if d == nil {
-		return
-	}
-	if node.Get("php") == nil && node.Get("proxy") == nil {
+	if d == nil || r.PHP.To == nil && !r.Passes() {
 		return
 	}
 	if n := d.Arg(0); n == "0" {
-		node.Set("body_bytes", draft.Number("1024GiB"))
+		r.Body = "1024GiB"
 	} else if regexp.MustCompile(`^\d{1,12}$`).MatchString(n) {
-		node.Set("body_bytes", draft.Number(n+"B"))
+		r.Body = n + "B"
 	}
 }
 

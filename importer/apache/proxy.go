@@ -81,7 +81,7 @@ func proxyRule(d *draft.Directive) (at, to string, ok bool) {
 }
 
 // proxy translates ProxyPass and the directives that belong to it.
-func (t *site) proxy(p *place, layers []layer) *draft.Node {
+func (t *site) proxy(p *place, layers []layer) *plan.Route {
 	d := p.proxy
 	at, to := p.path, d.Arg(0)
 	switch {
@@ -104,7 +104,7 @@ func (t *site) proxy(p *place, layers []layer) *draft.Node {
 	keys := &plan.Proxy{}
 	rest, ok := t.target(d, to, keys)
 	if !ok {
-		return draft.NotImplemented()
+		return &plan.Route{Action: plan.NotImplemented()}
 	}
 	own := strings.TrimSuffix(at, "/")
 	if own != strings.TrimSuffix(rest, "/") {
@@ -115,11 +115,11 @@ func (t *site) proxy(p *place, layers []layer) *draft.Node {
 			keys.Below(trimmed)
 		}
 	}
-	return t.proxyNode(keys, at, layers)
+	return t.proxyRoute(keys, at, layers)
 }
 
-// proxyNode is the route of a proxy, with what lines say of all that is passed on.
-func (t *site) proxyNode(keys *plan.Proxy, at string, layers []layer) *draft.Node {
+// proxyRoute is the route of a proxy, with what lines say of all that is passed on.
+func (t *site) proxyRoute(keys *plan.Proxy, at string, layers []layer) *plan.Route {
 	if t.im.on(lastIn(layers, "proxypreservehost")) {
 		keys.Host = "client"
 	}
@@ -131,7 +131,7 @@ func (t *site) proxyNode(keys *plan.Proxy, at string, layers []layer) *draft.Nod
 	if !t.reversed(at, layers) {
 		keys.Redirects = "keep"
 	}
-	return draft.Map().Set("proxy", keys.Node())
+	return &plan.Route{Proxy: *keys}
 }
 
 // isProxyPass reports whether a rule does what ProxyPass does: then it is a place.
@@ -144,21 +144,21 @@ func (t *site) isProxyPass(r *rule) bool {
 }
 
 // passOn leads to a route for a rule that passes requests on under its conditions ([P]).
-func (t *site) passOn(c *context, r *rule, p pattern, groups map[int]string) (*draft.Node, error) {
+func (t *site) passOn(c *context, r *rule, p pattern, groups map[int]string) (plan.Action, error) {
 	scheme, rest, ok := strings.Cut(r.target, "://")
 	host, path, _ := strings.Cut(rest, "/")
 	if !ok || strings.ContainsAny(host, "$%{") && !strings.HasSuffix(host, "%{REQUEST_URI}") {
-		return nil, fmt.Errorf("the address of another server has no variables: %s", r.target)
+		return plan.Action{}, fmt.Errorf("the address of another server has no variables: %s", r.target)
 	}
 	if before, is := strings.CutSuffix(host, "%{REQUEST_URI}"); is {
 		host, path = before, "%{REQUEST_URI}"
 	}
 	if slices.ContainsFunc(slices.Concat(t.locations, t.dirs), func(l layer) bool { return keepsOut(l.list) && !t.guardOf([]layer{l}).open() }) {
-		return nil, errors.New("sections that keep clients out hold for what it passes on, too")
+		return plan.Action{}, errors.New("sections that keep clients out hold for what it passes on, too")
 	}
 	keys := &plan.Proxy{}
 	if _, ok := t.target(r.line, scheme+"://"+host+"/", keys); !ok {
-		return nil, errors.New("its server is not known")
+		return plan.Action{}, errors.New("its server is not known")
 	}
 	path, query, _ := strings.Cut(path, "?")
 	to, err := c.substitution("/"+path, p, groups)
@@ -166,7 +166,7 @@ func (t *site) passOn(c *context, r *rule, p pattern, groups map[int]string) (*d
 		err = errors.New("the query for another server is the client's")
 	}
 	if err != nil {
-		return nil, err
+		return plan.Action{}, err
 	}
 	to = strings.NewReplacer("//{path}", "{path}", "/{path}", "{path}").Replace(to)
 	if before, is := strings.CutSuffix(to, "{path}"); is && before != "" { // a prefix is one of the address
@@ -176,19 +176,14 @@ func (t *site) passOn(c *context, r *rule, p pattern, groups map[int]string) (*d
 	switch {
 	case to == "{path}", to == "/{1}" && (p.expr == "^/(.*)$" || p.expr == "^(.*)$"):
 	case strings.Contains(to, "{path}"):
-		return nil, fmt.Errorf("write proxy.rewrite: %s", r.target)
+		return plan.Action{}, fmt.Errorf("write proxy.rewrite: %s", r.target)
 	default:
 		keys.Rewrites(plan.Whole(p.expr), to)
 	}
 	layers := t.layersOf("/", "")
-	node := t.proxyNode(keys, "/", layers)
-	t.headers(layers, node)
-	name := t.NameOf(node)
-	if name == "" {
-		name = t.FreeName("app", "app")
-		t.Route(name, node, r.line.At()+": "+r.line.String())
-	}
-	return plan.To(name), nil
+	passed := t.proxyRoute(keys, "/", layers)
+	t.headers(layers, passed)
+	return plan.To(t.Named(passed, "app", "app", r.line.At()+": "+r.line.String())), nil
 }
 
 // passesMissing translates a rule that passes on what is no file: try leads to its route.
@@ -197,14 +192,14 @@ func (t *site) passesMissing(c *context, r *rule, files []*fileTest) error {
 	switch {
 	case !r.proxy || len(files) == 0:
 		return errConditions
-	case !r.p.all || r.p.not || slices.ContainsFunc(files, other) || slices.ContainsFunc(r.conds, func(cond *condition) bool { return cond.file == nil && !cond.skip }):
+	case !r.p.all || r.p.not || r.p.except != "" || slices.ContainsFunc(files, other) || slices.ContainsFunc(r.conds, func(cond *condition) bool { return cond.file == nil && !cond.skip }):
 		return errors.New("whether a file is there decides with try alone, for all paths")
 	}
 	do, err := t.passOn(c, r, r.p, nil)
 	if err != nil {
 		return err
 	}
-	t.fronts[cmp.Or(c.url, "/")] = front{do.Get("route").Plain(), !slices.ContainsFunc(files, func(f *fileTest) bool { return f.kind == 'd' }), nil, false}
+	t.fronts[cmp.Or(c.url, "/")] = front{do.Route, !slices.ContainsFunc(files, func(f *fileTest) bool { return f.kind == 'd' }), nil, false}
 	t.markRule(r, draft.Translated, "")
 	return nil
 }
@@ -278,7 +273,7 @@ func (t *site) balancer(d *draft.Directive, u *url.URL, keys *plan.Proxy) (rest 
 				}
 				scheme := map[string]string{"ws": "http", "wss": "https"}[member.Scheme]
 				scheme = cmp.Or(scheme, member.Scheme)
-				keys.To = append(keys.To, scheme+"://"+member.Host)
+				keys.To = draft.AppendNew(keys.To, scheme+"://"+member.Host)
 			case "proxyset":
 				t.im.Used(m)
 				for _, a := range m.Args {
@@ -304,8 +299,8 @@ func (t *site) balancer(d *draft.Directive, u *url.URL, keys *plan.Proxy) (rest 
 }
 
 // requestHeaders translates RequestHeader.
-func (t *site) requestHeaders(layers []layer) *plan.Fields {
-	fields := &plan.Fields{Requests: true}
+func (t *site) requestHeaders(layers []layer) plan.Fields {
+	fields := plan.Fields{Requests: true}
 	for _, d := range allIn(layers, "requestheader") {
 		name, value, op := d.Arg(1), d.Arg(2), headers.Set
 		switch kind := strings.ToLower(d.Arg(0)); {

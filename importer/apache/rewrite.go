@@ -33,11 +33,11 @@ type front struct {
 }
 
 // try are the places where a file is looked for before it answers.
-func (f front) try() *draft.Node {
+func (f front) try() []string {
 	if f.files {
-		return draft.Texts("{path}", f.to)
+		return []string{"{path}", f.to}
 	}
-	return draft.Texts("{path}", "{path}/", f.to)
+	return []string{"{path}", "{path}/", f.to}
 }
 
 // ruleFlag is one of a rule's flags.
@@ -175,7 +175,7 @@ func (t *site) rules(c *context, list []*draft.Directive) (out []plan.Rule) {
 	}
 	// Redirects of mod_alias are looked at behind the rules of mod_rewrite, which
 	// in a folder change the path only after that.
-	i := slices.IndexFunc(out, func(r plan.Rule) bool { return r.Is("rewrite") })
+	i := slices.IndexFunc(out, func(r plan.Rule) bool { return r.Do.Rewrite != "" })
 	if i < 0 || !c.perDir {
 		return append(out, aliases...)
 	}
@@ -252,12 +252,12 @@ func (t *site) lost(c *context, r *rule, err error) []plan.Rule {
 		t.Close(r.line, "what it is for cannot be told apart")
 		return nil
 	}
-	return []plan.Rule{{If: p.cond(), Do: draft.Denied(403), Note: draft.RemoveThis + r.line.At() + ": " + r.line.String()}}
+	return []plan.Rule{{If: p.cond(), Do: plan.Deny(403), Note: plan.RemoveThis + r.line.At() + ": " + r.line.String()}}
 }
 
 // cond is the condition that a path is one of a pattern's.
 func (p pattern) cond() (c plan.Cond) {
-	switch exact, is := literal(p.expr); {
+	switch exact, is := plan.Literal(p.expr); {
 	case p.path != "":
 		c.Path = p.path
 	case p.expr == "" || p.expr == "^/(.*)$" || p.expr == "^(.*)$":
@@ -330,11 +330,11 @@ func (t *site) rewrite(c *context, r *rule) []plan.Rule {
 }
 
 // ways are the ways in which all conditions of a rule hold.
-func (r *rule) ways() ([]way, error) {
+func (r *rule) ways() ([]plan.Way, error) {
 	const most = 64
-	out := []way{{}}
+	out := []plan.Way{{}}
 	for i := 0; i < len(r.conds); {
-		var one []way
+		var one []plan.Way
 		always := false
 		for {
 			c := r.conds[i]
@@ -350,7 +350,7 @@ func (r *rule) ways() ([]way, error) {
 		if always {
 			continue
 		}
-		var next []way
+		var next []plan.Way
 		for _, a := range out {
 			for _, b := range or(one) {
 				both, err := a.And(b.Cond)
@@ -360,11 +360,11 @@ func (r *rule) ways() ([]way, error) {
 				case err != nil:
 					return nil, err
 				case a.Regex != "" && b.Regex != "" && b.Regex != a.Regex: // %1 is of the last, {1} of the first
-					b.groups = map[int]string{}
+					b.Groups = map[int]string{}
 				}
-				w := way{Cond: both, groups: a.groups}
-				if b.groups != nil {
-					w.groups = b.groups
+				w := plan.Way{Cond: both, Groups: a.Groups}
+				if b.Groups != nil {
+					w.Groups = b.Groups
 				}
 				next = append(next, w)
 			}
@@ -378,7 +378,7 @@ func (r *rule) ways() ([]way, error) {
 }
 
 // write1 is the rule for one way in which the conditions hold.
-func (t *site) write1(c *context, r *rule, w way) (plan.Rule, error) {
+func (t *site) write1(c *context, r *rule, w plan.Way) (plan.Rule, error) {
 	p := r.p
 	except := slices.Clone(c.passed)
 	if c.perDir {
@@ -391,7 +391,7 @@ func (t *site) write1(c *context, r *rule, w way) (plan.Rule, error) {
 			p.path = c.url
 		}
 	}
-	exact, is := literal(p.expr)
+	exact, is := plan.Literal(p.expr)
 	theirs := strings.Contains(r.target, "%") && w.Regex != "" // groups of a condition on the path
 	switch {
 	case is && strings.Contains(exact, "*"):
@@ -414,17 +414,17 @@ func (t *site) write1(c *context, r *rule, w way) (plan.Rule, error) {
 	if err != nil {
 		return plan.Rule{}, err
 	}
-	do, err := t.action(c, r, p, w.groups)
+	do, err := t.action(c, r, p, w.Groups)
 	return plan.Rule{If: of.In(nil, except), Do: do, Note: r.line.At()}, err
 }
 
 // action is what a rule does.
-func (t *site) action(c *context, r *rule, p pattern, groups map[int]string) (*draft.Node, error) {
+func (t *site) action(c *context, r *rule, p pattern, groups map[int]string) (plan.Action, error) {
 	switch {
 	case r.deny:
-		return draft.Denied(403), nil
+		return plan.Deny(403), nil
 	case r.gone:
-		return draft.Denied(410), nil
+		return plan.Deny(410), nil
 	case r.redirect && (r.status < 300 || r.status >= 400):
 		return answer("", r.status)
 	case r.proxy:
@@ -445,13 +445,13 @@ func (t *site) action(c *context, r *rule, p pattern, groups map[int]string) (*d
 	}
 	to, err := c.substitution(text, p, groups)
 	if err != nil {
-		return nil, err
+		return plan.Action{}, err
 	}
 	to = strings.NewReplacer("//{path}", "{path}", "/{path}", "{path}").Replace(to)
 	if hasQuery || r.drop {
 		q, err := c.substitution(query, p, groups)
 		if err != nil {
-			return nil, err
+			return plan.Action{}, err
 		}
 		q = strings.ReplaceAll(q, "{path}", "{rest}")
 		if r.append && q != "" {
@@ -463,7 +463,7 @@ func (t *site) action(c *context, r *rule, p pattern, groups map[int]string) (*d
 	case absolute || r.redirect:
 		return answer(to, cmp.Or(r.status, 302))
 	case to == "{path}":
-		return nil, errors.New("it leads to the path that it is for")
+		return plan.Action{}, errors.New("it leads to the path that it is for")
 	}
 	return plan.Rewrite(to), nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -30,7 +31,7 @@ type place struct {
 	why    *draft.Directive // what made it a place
 	layers []layer
 
-	node  *draft.Node
+	job   *plan.Route
 	guard guard
 }
 
@@ -44,14 +45,14 @@ type site struct {
 	aliases   []alias
 	places    []*place // the longest path first
 
-	first       []plan.Rule // of the host itself, before anything is looked for
-	guards      []plan.Rule // who keeps clients out by the name of a file
-	ordered     []plan.Rule // folders that Order and Deny close, whatever Require says of their files
-	through     []plan.Rule // paths that are let through before the front controller
-	changes     []plan.Rule // of folders: redirects and rewrites
-	last        []plan.Rule // behind all others
-	clean       []string    // folders in which /about is about.html
-	controllers *draft.Node // routes of front controllers that get the path in their query
+	first       []plan.Rule            // of the host itself, before anything is looked for
+	guards      []plan.Rule            // who keeps clients out by the name of a file
+	ordered     []plan.Rule            // folders that Order and Deny close, whatever Require says of their files
+	through     []plan.Rule            // paths that are let through before the front controller
+	changes     []plan.Rule            // of folders: redirects and rewrites
+	last        []plan.Rule            // behind all others
+	clean       []string               // folders in which /about is about.html
+	controllers map[string]*plan.Route // routes of front controllers that get the path in their query
 
 	fronts map[string]front // by the folder's path: what answers for what is not there
 	php    string           // what runs PHP; "": nothing does
@@ -67,7 +68,7 @@ type alias struct {
 // site translates a virtual host.
 func (im *importer) site(h *host, to *plan.Site) {
 	to.Alone = true
-	t := &site{Site: to, im: im, host: h, fronts: map[string]front{}, controllers: draft.Map()}
+	t := &site{Site: to, im: im, host: h, fronts: map[string]front{}, controllers: map[string]*plan.Route{}}
 	t.collect()
 	t.keptOut()
 	t.elsewhere()
@@ -94,7 +95,7 @@ func (t *site) answersAll() bool {
 		if !t.Server.Any && !slices.ContainsFunc(t.Server.Names, other) {
 			r.If.Host = nil
 		}
-		return r.If.Everything() && !r.Is("rewrite")
+		return r.If.Everything() && r.Do.Rewrite == ""
 	})
 }
 
@@ -217,10 +218,10 @@ func (t *site) byExpression(d *draft.Directive, text string) {
 // must let a client in.
 func (t *site) closeFolder(d *draft.Directive, c plan.Cond) {
 	if t.im.anywhere(d.Block, orders()...) {
-		t.ordered = append(t.ordered, plan.Rule{If: c, Do: draft.Denied(403), Note: d.At()})
+		t.ordered = append(t.ordered, plan.Rule{If: c, Do: plan.Deny(403), Note: d.At()})
 		return
 	}
-	t.guard(c, draft.Denied(403), d.At())
+	t.guard(c, plan.Deny(403), d.At())
 }
 
 // anywhere reports whether lines, or sections among them, have one of some names.
@@ -443,7 +444,7 @@ func allIn(layers []layer, names ...string) (found []*draft.Directive) {
 }
 
 // guard adds a rule that keeps clients out of some paths.
-func (t *site) guard(c plan.Cond, do *draft.Node, note string) {
+func (t *site) guard(c plan.Cond, do plan.Action, note string) {
 	t.guards = append(t.guards, plan.Rule{If: c, Do: do, Note: note})
 }
 
@@ -468,20 +469,20 @@ func (t *site) write() {
 		default:
 			notes = []string{p.why.At() + ": " + p.why.String()}
 		}
-		t.Route(p.path, p.node, notes...)
+		t.Route(p.path, p.job, notes...)
 	}
-	for _, script := range t.controllers.Keys() {
-		t.Route(script, t.controllers.Get(script))
+	for _, script := range slices.Sorted(maps.Keys(t.controllers)) {
+		t.Route(script, t.controllers[script])
 	}
 }
 
 // leadsToGuarded reports whether a rule may give a request a path that a rule
 // which keeps clients out is for.
 func (t *site) leadsToGuarded(r plan.Rule) bool {
-	if !r.Is("rewrite") {
+	if r.Do.Rewrite == "" {
 		return false
 	}
-	to, _, _ := strings.Cut(r.Do.Get("rewrite").Plain(), "?")
+	to, _, _ := strings.Cut(r.Do.Rewrite, "?")
 	return len(t.guards) > 0 && strings.Contains(to, "{") || slices.ContainsFunc(t.guards, func(g plan.Rule) bool {
 		re, err := regexp.Compile(g.If.Regex)
 		return err == nil && g.If.Regex != "" && re.MatchString(to)
@@ -511,25 +512,22 @@ func (p *place) outer(rest []*place) *place {
 
 // sameAs reports whether a place answers just as the place that it is in would.
 func (t *site) sameAs(p, outer *place) bool {
-	a, b := p.node.Clone(), outer.node.Clone()
-	if root := b.Get("static").Get("root"); root != nil {
+	a, b := p.job.Clone(), outer.job.Clone()
+	if b.Static.Root != "" {
 		if p.dir != path.Join(outer.dir, strings.TrimPrefix(p.path, outer.path)) {
 			return false
 		}
-		if a.Get("static") != nil {
-			a.Get("static").Set("root", draft.Text(root.Plain()))
+		if a.Static.Root != "" {
+			a.Static.Root = b.Static.Root
 		}
 	}
-	if b.Get("proxy") != nil && p.proxy != outer.proxy {
+	if b.Passes() && p.proxy != outer.proxy {
 		return false
 	}
 	if front, is := t.frontOf(p.path); is { // the one around it has the same
-		if f, too := t.frontOf(outer.path); too && f == front && a.Get("php") != nil && b.Get("php") != nil {
-			a.Remove("try")
-			b.Remove("try")
-			a.Set("php", draft.Text("x"))
-			b.Set("php", draft.Text("x"))
+		if f, too := t.frontOf(outer.path); too && f == front && a.PHP.To != nil && b.PHP.To != nil {
+			a.Try, b.Try, a.PHP, b.PHP = nil, nil, plan.PHP{}, plan.PHP{}
 		}
 	}
-	return a.String() == b.String()
+	return a.Equal(b)
 }

@@ -13,9 +13,9 @@ import (
 )
 
 // redirect translates redir.
-func (t *site) redirect(_ *draft.Directive, args []string, _ *scope, c conds) (*draft.Node, error) {
+func (t *site) redirect(args []string, sc *scope, c conds) (plan.Action, error) {
 	if len(args) == 0 {
-		return nil, errors.New("it has no target")
+		return plan.Action{}, errors.New("it has no target")
 	}
 	status := 302
 	switch code := strings.Join(args[1:], " "); code {
@@ -25,16 +25,19 @@ func (t *site) redirect(_ *draft.Directive, args []string, _ *scope, c conds) (*
 	default:
 		n, err := strconv.Atoi(code)
 		if err != nil {
-			return nil, fmt.Errorf("%s is no redirect: 301, 302, 303, 307 or 308", code)
+			return plan.Action{}, fmt.Errorf("%s is no redirect: 301, 302, 303, 307 or 308", code)
 		}
 		status = n
 	}
 	to, err := template(args[0], inRule, c.regex())
 	if err != nil {
-		return nil, fmt.Errorf("write the redirect by hand: %w", err)
+		return plan.Action{}, fmt.Errorf("write the redirect by hand: %w", err)
+	}
+	if sc.strip != "" && (strings.Contains(to, "{path}") || strings.Contains(to, "{uri}")) {
+		return plan.Action{}, fmt.Errorf("write the redirect by hand: the path in it is without %s", sc.strip)
 	}
 	if !strings.HasPrefix(to, "/") && !strings.Contains(to, "://") && !strings.HasPrefix(to, "{") {
-		return nil, fmt.Errorf("%q is no address of the site: begin it with / or https://", to)
+		return plan.Action{}, fmt.Errorf("%q is no address of the site: begin it with / or https://", to)
 	}
 	if !strings.Contains(to, "{uri}") && !strings.ContainsAny(to, "?#") {
 		to += "?" // the query is not added
@@ -43,20 +46,17 @@ func (t *site) redirect(_ *draft.Directive, args []string, _ *scope, c conds) (*
 }
 
 // respond translates one with a status and a text.
-func (t *site) respond(d *draft.Directive, args []string) (*draft.Node, error) {
+func (t *site) respond(d *draft.Directive, args []string) (plan.Action, error) {
 	body, status := "", 200
 	for _, b := range d.Block {
-		switch b.Name {
-		case "body":
-			body = b.Arg(0)
-		case "close":
-			t.im.Standard(b, "connections are kept")
-			continue
-		default:
+		switch {
+		case t.im.told("respond", b):
+		case b.Name != "body":
 			t.im.Leave(b, "it is no part of respond here")
-			continue
+		default:
+			body = b.Arg(0)
+			t.im.Used(b)
 		}
-		t.im.Used(b)
 	}
 	switch n, err := strconv.Atoi(last(args)); {
 	case len(args) == 1 && err == nil && len(args[0]) == 3:
@@ -65,24 +65,24 @@ func (t *site) respond(d *draft.Directive, args []string) (*draft.Node, error) {
 		body = args[0]
 		if len(args) > 1 {
 			if err != nil {
-				return nil, fmt.Errorf("%s is no status", args[1])
+				return plan.Action{}, fmt.Errorf("%s is no status", args[1])
 			}
 			status = n
 		}
 	}
 	text, err := template(body, inText, "")
 	if err != nil {
-		if n := plan.Refuse(status); n != nil {
+		if a := plan.Refuse(status); !a.None() {
 			t.im.Leave(d, "texts of respond have no variables: it refuses with a short text instead")
-			return n, nil
+			return a, nil
 		}
-		return nil, fmt.Errorf("texts of respond have no variables: %w", err)
+		return plan.Action{}, fmt.Errorf("texts of respond have no variables: %w", err)
 	}
 	return plan.Answer(status, text, "")
 }
 
 // errorAnswer translates error: pages of the site's errors come instead.
-func (t *site) errorAnswer(_ *draft.Directive, args []string) (*draft.Node, error) {
+func errorAnswer(args []string) (plan.Action, error) {
 	status := 500
 	for _, a := range args {
 		if n, err := strconv.Atoi(a); err == nil {
@@ -90,7 +90,7 @@ func (t *site) errorAnswer(_ *draft.Directive, args []string) (*draft.Node, erro
 		}
 	}
 	if status < 400 {
-		return nil, fmt.Errorf("%d is not the status of an error", status)
+		return plan.Action{}, fmt.Errorf("%d is not the status of an error", status)
 	}
 	return plan.Answer(status, "", "")
 }
@@ -98,26 +98,24 @@ func (t *site) errorAnswer(_ *draft.Directive, args []string) (*draft.Node, erro
 // files translates file_server.
 func (t *site) files(d *draft.Directive, sc *scope, a *answer) error {
 	root := sc.root
-	o := draft.Map()
-	if slices.Contains(d.Args, "browse") {
-		o.Set("listing", draft.Number(true))
-	}
+	o := plan.Static{Listing: slices.Contains(d.Args, "browse")}
 	for _, b := range d.Block {
+		if t.im.told("file_server", b) {
+			continue
+		}
 		t.im.Used(b)
 		switch b.Name {
 		case "root":
 			root = t.im.path(b.Arg(0))
 		case "browse":
-			o.Set("listing", draft.Number(true))
+			o.Listing = true
 			if len(b.Args) > 0 || b.Opens {
 				t.im.Standard(b, "lists have a look of their own")
 			}
 		case "index":
-			o.Set("index", draft.OneOrMore(b.Args...))
+			o.Index = b.Args
 		case "hide":
-			t.hide(b, o)
-		case "precompressed", "disable_canonical_uris", "etag_file_extensions", "fs", "status", "pass_thru":
-			t.fileOption(b)
+			t.hide(b, &o)
 		default:
 			t.im.Leave(b, "no option of static: see docs/config.md")
 		}
@@ -134,7 +132,7 @@ func (t *site) files(d *draft.Directive, sc *scope, a *answer) error {
 	a.static = true
 	a.strips = sc.strip != ""
 	if cleanURLs(sc.try) {
-		o.Set("clean_urls", draft.Number(true))
+		o.CleanURLs = true
 	} else if len(sc.try) > 0 {
 		a.try = t.tryOf(sc.try)
 	} else if t.missing != nil && a.any() {
@@ -148,7 +146,7 @@ func (t *site) files(d *draft.Directive, sc *scope, a *answer) error {
 		a.static, a.action = false, plan.File(path.Join(root, file))
 		return nil
 	}
-	a.build = func(key string) (*draft.Node, error) {
+	a.build = func(key string) (*plan.Route, error) {
 		folder := root
 		switch prefix := strings.TrimSuffix(key, "/"); {
 		case strings.HasPrefix(key, "@"), prefix == "":
@@ -158,9 +156,8 @@ func (t *site) files(d *draft.Directive, sc *scope, a *answer) error {
 		case strings.HasSuffix(key, "/"):
 			folder = path.Join(root, prefix)
 		}
-		static := draft.Map().Set("root", draft.Text(folder))
-		o.CopyTo(static)
-		return draft.Map().Set("static", static.Flow()), nil
+		o.Root = folder
+		return &plan.Route{Static: o}, nil
 	}
 	return nil
 }
@@ -198,23 +195,8 @@ func (t *site) tryOf(list []string) (out []string) {
 	return out
 }
 
-func (t *site) fileOption(b *draft.Directive) {
-	switch b.Name {
-	case "precompressed":
-		t.im.Standard(b, "files compressed beforehand are found beside")
-	case "disable_canonical_uris":
-		t.im.Leave(b, "a folder's path without its slash leads to the one with it")
-	case "status":
-		t.im.Leave(b, "a status for all files: write errors, or respond with a file")
-	case "pass_thru":
-		t.im.Leave(b, "what follows a missing file is static.try: ['{path}', '@name']")
-	default:
-		t.im.Leave(b, "no option of static")
-	}
-}
-
 // hide translates hide: files that clients get a 404 for.
-func (t *site) hide(b *draft.Directive, o *draft.Node) {
+func (t *site) hide(b *draft.Directive, o *plan.Static) {
 	list := []string{"default"}
 	for _, name := range b.Args {
 		switch {
@@ -227,6 +209,6 @@ func (t *site) hide(b *draft.Directive, o *draft.Node) {
 		}
 	}
 	if len(list) > 1 {
-		o.Set("private", draft.OneOrMore(list...))
+		o.Private = list
 	}
 }

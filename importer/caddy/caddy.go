@@ -156,7 +156,7 @@ func (im *importer) log(d *draft.Directive, log *draft.Node) {
 
 // site translates a block.
 func (im *importer) site(b *block, to *plan.Site) {
-	t := &site{Site: to, im: im, errors: draft.Map()}
+	t := &site{Site: to, im: im}
 	if !b.OnlyPlain() && len(b.Plain) > 0 && im.redirects() {
 		if r := im.overPlain(b.Server); r != nil { // some of its hosts have HTTPS alone
 			t.Add(*r)
@@ -190,7 +190,7 @@ func (im *importer) overPlain(s *plan.Server) *plan.Rule {
 		r.If.Host = draft.Unique(secure)
 	}
 	if !im.redirects() {
-		r.Do, r.Note = draft.Denied(404), "Caddy serves it over HTTPS alone"
+		r.Do, r.Note = plan.Deny(404), "Caddy serves it over HTTPS alone"
 		return r
 	}
 	r.Do, _ = plan.Redirect("https://{host}{uri}", 308)

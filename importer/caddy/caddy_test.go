@@ -60,7 +60,7 @@ func TestConfigs(t *testing.T) {
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			node, report := Translate(read(t, filepath.Base(file)), options())
-			text := report.File("Written by: millrace import caddy "+filepath.Base(file), node)
+			text := report.File("Written by: millrace import caddy "+filepath.Base(file), node.Share())
 			importertest.Golden(t, strings.TrimSuffix(file, ".Caddyfile")+".yaml", text, *update)
 		})
 	}

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/importer/draft"
 	"millrace/importer/plan"
 )
 
@@ -39,7 +38,7 @@ func (t *site) applyMiddleware(parts []*answer, w *middleware, c conds) (out []*
 		default:
 			both, err := c.and(p.conds)
 			switch {
-			case !w.guard && p.build == nil && p.action != nil:
+			case !w.guard && p.build == nil:
 				// A field of a redirect or a refusal is not worth a route.
 			case (err != nil || len(parts) >= maxParts) && w.guard:
 				t.Close(w.line, "write its condition by hand, as a rule: with those of what it is for, they are too many for one")
@@ -106,25 +105,17 @@ func (t *site) asRoute(a *answer) string {
 	case a.static:
 		kind = "files"
 	}
-	node := t.routeOf("@"+kind, a)
-	if name := t.NameOf(node); name != "" {
-		return name
-	}
-	name := t.FreeName(a.name, kind)
-	t.Route(name, node, a.line.At()+": "+a.line.String())
-	return name
+	return t.Named(t.routeOf("@"+kind, a), a.name, kind, a.line.At()+": "+a.line.String())
 }
 
 // routeOf is an answer as a route.
-func (t *site) routeOf(key string, a *answer) *draft.Node {
-	node := draft.Map()
-	if a.build == nil {
-		a.action.CopyTo(node)
-	} else {
+func (t *site) routeOf(key string, a *answer) *plan.Route {
+	r := &plan.Route{Action: a.action}
+	if a.build != nil {
 		var err error
-		if node, err = a.build(key); err != nil {
+		if r, err = a.build(key); err != nil {
 			t.im.Leave(a.line, err.Error())
-			node = draft.NotImplemented()
+			r = &plan.Route{Action: plan.NotImplemented()}
 		}
 	}
 	var signIn *middleware
@@ -134,13 +125,15 @@ func (t *site) routeOf(key string, a *answer) *draft.Node {
 		} else if w.guard {
 			signIn = w
 		}
-		w.apply(node, a)
+		w.apply(r, a)
 	}
-	if a.try != nil && node.Get("static") != nil {
-		node.Set("try", draft.OneOrMore(a.try...))
+	if r.Static.Root != "" {
+		r.Try = a.try
 	}
-	t.errorsOf(node)
-	return node
+	if r.Redirect.To == "" && r.Respond == (plan.Response{}) { // an application's own errors keep their bodies, as in Caddy
+		r.Errors = t.errors
+	}
+	return r
 }
 
 // write turns the answers into rules and routes.
@@ -177,7 +170,7 @@ func (t *site) needRules() []bool {
 func (t *site) writeOne(a *answer, needsRule bool) {
 	note := a.line.At() + ": " + a.line.String()
 	letters := a.guard && hasLetters(a.path())
-	if a.build == nil && len(a.middlewares) == 0 && (needsRule || letters || a.action.Get("redirect") != nil && a.in != nil && !t.isKey(a)) {
+	if a.build == nil && len(a.middlewares) == 0 && (needsRule || letters || a.action.Redirect.To != "" && a.in != nil && !t.isKey(a)) {
 		t.Add(plan.Rule{If: a.rule(a.guard), Do: a.action, Note: note})
 		return
 	}
@@ -199,7 +192,7 @@ func (t *site) writeOne(a *answer, needsRule bool) {
 		t.Add(plan.Rule{If: c, Do: plan.To(key), Note: note})
 	}
 	if letters && !strings.HasPrefix(key, "@") {
-		t.Add(plan.Rule{If: plan.Cond{Regex: expressionOf(a.path(), true)}, Do: draft.Denied(404), Note: "the same path in another spelling, which Caddy takes for it as well"})
+		t.Add(plan.Rule{If: plan.Cond{Regex: expressionOf(a.path(), true)}, Do: plan.Deny(404), Note: "the same path in another spelling, which Caddy takes for it as well"})
 	}
 }
 

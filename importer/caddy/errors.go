@@ -81,14 +81,14 @@ func (t *site) errorBlock(list []*draft.Directive, sc *scope, statuses []string,
 			}
 		case "respond":
 			action, err := t.respond(d, args)
-			if err != nil || action.Get("respond").Get("text") == nil {
+			if err != nil || action.Respond.Text == "" {
 				t.im.Standard(d, "errors have a short text")
 				if err != nil {
 					t.im.Leave(d, "write a page into errors: it has no variables")
 				}
 				continue
 			}
-			t.error(of, "respond", draft.Map().Set("respond", action.Get("respond").Clone()), d)
+			t.error(of, "respond", action, d)
 		case "header", "encode", "templates":
 			t.im.Leave(d, "headers.when has fields for answers of a status (docs/routes.md)")
 		default:
@@ -130,24 +130,16 @@ func in(statuses []string, status string) bool {
 }
 
 // error names a route for the errors of some statuses.
-func (t *site) error(statuses []string, name string, node *draft.Node, d *draft.Directive) {
+func (t *site) error(statuses []string, name string, do plan.Action, d *draft.Directive) {
 	key := t.FreeName("error-"+name, "error")
-	t.Route(key, node, d.At()+": "+d.String())
+	t.Route(key, &plan.Route{Action: do}, d.At()+": "+d.String())
 	for _, s := range statuses {
 		if len(s) != 3 || s[0] != '4' && s[0] != '5' {
 			t.im.Leave(d, fmt.Sprintf("errors are of the statuses 400 to 599: %s is none", s))
 			continue
 		}
-		if t.errors.Get(s) == nil {
-			t.errors.Set(s, draft.Text(key))
+		if t.errors.Of(s) == "" {
+			t.errors.Set(s, key)
 		}
-	}
-}
-
-// errorsOf puts the pages into a route. They are for what the server answers itself: an
-// application's own errors keep their bodies, as in Caddy.
-func (t *site) errorsOf(node *draft.Node) {
-	if t.errors.Len() > 0 && node.Get("redirect") == nil && node.Get("respond") == nil {
-		node.Set("errors", t.errors.Clone().Flow())
 	}
 }

@@ -10,6 +10,9 @@ import (
 
 // global translates an option of the block without a name.
 func (im *importer) global(d *draft.Directive) {
+	if im.told("global", d) {
+		return
+	}
 	im.Used(d)
 	switch d.Name {
 	case "http_port":
@@ -47,29 +50,8 @@ func (im *importer) global(d *draft.Directive) {
 		for _, b := range d.Block {
 			im.serverOption(b)
 		}
-	case "acme_dns":
-		im.Leave(d, "tls.auto.dns names a program that puts TXT records into the DNS (docs/tls.md)")
-	case "storage":
-		im.Leave(d, "tls.auto.storage names the folder, the Redis or the bucket: certificates are made anew (docs/tls.md)")
-	case "log":
-		im.Whole(d, draft.Defaulted, "the server's own messages go to the standard error")
-	case "order":
-		im.Leave(d, "the order of answers is that of the rules below: look at them")
-	case "debug", "skip_install_trust", "persist_config", "renew_interval", "ocsp_stapling", "ocsp_interval", "storage_clean_interval", "storage_check", "cert_lifetime", "key_type", "preferred_chains", "metrics", "default_sni", "fallback_sni", "default_bind", "pki", "cert_issuer":
-		im.option(d)
 	default:
 		im.Leave(d, "nothing is known about this option: see docs/config.md")
-	}
-}
-
-func (im *importer) option(d *draft.Directive) {
-	switch d.Name {
-	case "default_bind":
-		im.Leave(d, "write the address into listen and tls.listen")
-	case "cert_issuer", "pki":
-		im.Leave(d, "tls.auto.ca says who issues certificates (docs/tls.md)")
-	default:
-		im.Whole(d, draft.Defaulted, "certificates are renewed in time, metrics are on the admin listener, and nothing is installed into the system's trust unasked")
 	}
 }
 
@@ -89,12 +71,11 @@ func (im *importer) externalAccount(d *draft.Directive) {
 
 func (im *importer) onDemand(d *draft.Directive) {
 	for _, b := range d.Block {
-		im.Used(b)
-		switch b.Name {
-		case "ask":
+		switch {
+		case im.told("on_demand_tls", b):
+		case b.Name == "ask":
+			im.Used(b)
 			im.issuers.Set("on_demand", draft.Map().Set("ask", draft.Text(b.Arg(0))).Flow())
-		case "interval", "burst":
-			im.Standard(b, "certificates on demand have bounds of their own")
 		default:
 			im.Leave(b, "tls.auto.on_demand.ask is a URL that is asked (docs/tls.md)")
 		}
@@ -103,6 +84,9 @@ func (im *importer) onDemand(d *draft.Directive) {
 
 // serverOption translates a line of servers.
 func (im *importer) serverOption(b *draft.Directive) {
+	if im.told("servers", b) {
+		return
+	}
 	im.Used(b)
 	switch b.Name {
 	case "trusted_proxies":
@@ -136,12 +120,8 @@ func (im *importer) serverOption(b *draft.Directive) {
 			return
 		}
 		im.Leave(b, "set limits.header_bytes")
-	case "listener_wrappers":
-		im.Leave(b, "proxy_protocol: {from: [the balancer's address]} is that of load balancers (docs/config.md)")
-	case "trusted_proxies_strict":
-		im.Standard(b, "of a list of addresses, the last that is no trusted proxy counts")
 	default:
-		im.Whole(b, draft.Defaulted, "listeners have bounds of their own: limits")
+		im.Leave(b, "nothing is known about this option: see docs/config.md")
 	}
 }
 
@@ -157,6 +137,9 @@ func (im *importer) certificates(b *block, d *draft.Directive) {
 		im.issuers.Set("email", draft.Text(d.Arg(0)))
 	}
 	for _, e := range d.Block {
+		if im.told("tls", e) {
+			continue
+		}
 		im.Used(e)
 		switch e.Name {
 		case "protocols":
@@ -169,14 +152,10 @@ func (im *importer) certificates(b *block, d *draft.Directive) {
 			if im.issuers.Get("on_demand") == nil {
 				im.Leave(e, "tls.auto.on_demand.ask is a URL that says which names may have a certificate")
 			}
-		case "dns":
-			im.Leave(e, "tls.auto.dns names a program that puts TXT records into the DNS (docs/tls.md)")
 		case "ca":
 			im.issuers.Set("ca", draft.Text(e.Arg(0)))
 		case "ca_root":
 			im.issuers.Set("ca_roots", draft.Text(im.path(e.Arg(0))))
-		case "ciphers", "curves", "alpn", "key_type", "reuse_private_keys", "renewal_window_ratio", "insecure_secrets_log":
-			im.Standard(e, "suites with forward secrecy alone, HTTP/2 and HTTP/3 are built in")
 		default:
 			im.Leave(e, "tls.auto says where certificates come from (docs/tls.md)")
 		}

@@ -296,6 +296,42 @@ func (c conds) and(o conds) (conds, error) {
 	return out, nil
 }
 
+// below are the conditions of a block from whose paths a prefix is taken away, which see the
+// rest alone, for the whole path.
+func below(strip string, list []conds) (out []conds, err error) {
+	prefix := strings.TrimSuffix(strip, "/")
+	if prefix == "" {
+		return list, nil
+	}
+	pattern := func(p string) string {
+		if strings.HasPrefix(p, "/") {
+			return prefix + p
+		}
+		return p // by how it ends
+	}
+	for _, c := range list {
+		inside := c
+		inside.in, inside.not = nil, nil
+		for _, g := range c.in {
+			h := group{regex: g.regex}
+			if expr, is := strings.CutPrefix(g.regex, "^/"); is {
+				h.regex = "^" + regexp.QuoteMeta(prefix) + "/" + expr
+			} else if g.regex != "" {
+				return nil, fmt.Errorf("%s is for the path without %s: write it for the whole path", g.regex, strip)
+			}
+			for _, p := range g.paths {
+				h.paths = append(h.paths, pattern(p))
+			}
+			inside.in = append(inside.in, h)
+		}
+		for _, p := range c.not {
+			inside.not = append(inside.not, pattern(p))
+		}
+		out = append(out, inside)
+	}
+	return out, nil
+}
+
 // andAll joins each of a with each of b; an error where a pair is too much for one rule.
 func andAll(a, b []conds) ([]conds, error) {
 	var out []conds

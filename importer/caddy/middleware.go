@@ -1,7 +1,6 @@
 package caddy
 
 import (
-	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/importer/plan"
 )
 
 // addMiddleware translates a directive that changes what other directives answer: header,
@@ -21,31 +21,21 @@ func (t *site) addMiddleware(d *draft.Directive, sc *scope, alts []conds, args [
 		t.fields(d, sc, alts, args, w)
 		return
 	case "request_header":
-		w.apply = func(*draft.Node, *answer) {} // proxies look for it
+		w.apply = func(*plan.Route, *answer) {} // proxies look for it
 		t.im.Used(d)
 		if len(alts) != 1 || !alts[0].covers(sc.alts[0]) {
 			t.im.Leave(d, "write it into proxy.request_headers of the routes that it is for")
 			return
 		}
 	case "basic_auth", "basicauth":
-		node, err := t.passwords(d, args)
-		if err != nil {
-			t.Close(d, err.Error())
-			return
-		}
-		w.guard, w.apply = true, func(n *draft.Node, _ *answer) { n.Set("auth", node.Clone()) }
+		t.signIn(d, w, t.passwords, args)
 	case "forward_auth":
-		node, err := t.forward(d, args)
-		if err != nil {
-			t.Close(d, err.Error())
-			return
-		}
-		w.guard, w.apply = true, func(n *draft.Node, _ *answer) { n.Set("auth", node.Clone()) }
+		t.signIn(d, w, t.forward, args)
 	case "request_body":
 		t.body(d, w)
 	case "skip_log", "log_skip":
 		t.im.Used(d)
-		w.apply = func(n *draft.Node, _ *answer) { n.Set("no_log", draft.Number(true)) }
+		w.apply = func(r *plan.Route, _ *answer) { r.NoLog = true }
 	default:
 		t.other(d)
 		return
@@ -55,46 +45,23 @@ func (t *site) addMiddleware(d *draft.Directive, sc *scope, alts []conds, args [
 	}
 }
 
-// other reports a directive that has no counterpart here.
-func (t *site) other(d *draft.Directive) {
-	switch do, guards := adviceFor(d.Name); {
-	case strings.HasPrefix(do, "="):
-		t.im.Whole(d, draft.Defaulted, do[1:])
-	case guards:
-		t.Close(d, do)
-	default:
-		t.im.Leave(d, do)
+// signIn makes a middleware of what a directive asks of clients.
+func (t *site) signIn(d *draft.Directive, w *middleware, read func(*draft.Directive, []string) (plan.Auth, error), args []string) {
+	auth, err := read(d, args)
+	if err != nil {
+		t.Close(d, err.Error())
+		return
 	}
+	w.guard, w.apply = true, func(r *plan.Route, _ *answer) { r.Auth = auth }
 }
 
-// adviceFor says what is to be done about a directive; "=" begins the reason of
-// one that is a default. guards: it may keep clients out.
-func adviceFor(name string) (do string, guards bool) {
-	switch name {
-	case "encode":
-		return "=br, zstd and gzip are on", false
-	case "log":
-		return "=there is one access log for all sites: log", false
-	case "tls", "bind":
-		return "=see the top of this config", false
-	case "vars", "map":
-		return "variables are tables here: see docs/routes.md", false
-	case "templates":
-		return "pages are sent as they are: make them when the site is built", false
-	case "rate_limit":
-		return "write rate_limit of the site or route, as in 10/s (docs/protection.md)", false
-	case "cache":
-		return "write the route as cache instead of proxy (docs/cache.md)", false
-	case "tracing", "log_append", "log_name", "push", "fs", "intercept", "invoke", "copy_response", "copy_response_headers", "webdav", "cgi", "exec", "mercure", "vulcain", "frankenphp", "php", "php_server":
-		return cmp.Or(map[string]string{
-			"php_server": "php: with php-fpm's socket beside static (docs/php.md)", "php": "php: with php-fpm's socket beside static (docs/php.md)",
-			"mercure": "websocket: channels does it (docs/websocket.md)", "invoke": "a named route: write it at the places that name it",
-			"intercept": "errors has pages for an upstream's statuses (docs/routes.md)",
-		}[name], "it has no counterpart"), name == "invoke"
-	case "authorize", "authenticate", "authp", "jwt", "jwtauth", "crowdsec", "appsec", "coraza_waf", "ipfilter", "geoip", "maxmind_geolocation", "security", "abort", "error":
-		return "it may keep clients out: write access or auth (docs/protection.md)", true
+// other reports a directive that has no counterpart here.
+func (t *site) other(d *draft.Directive) {
+	if t.im.told("site", d) {
+		return
 	}
-	return "this directive is no part of Caddy itself and may keep clients out: look for a counterpart in docs/routes.md and docs/protection.md", true
+	note := tables()["guard"].Note(d, d.Name, "this directive is no part of Caddy itself and may keep clients out: look for a counterpart in docs/routes.md and docs/protection.md")
+	t.Close(d, note.Why)
 }
 
 // fields translates header.
@@ -102,101 +69,74 @@ func (t *site) fields(d *draft.Directive, sc *scope, alts []conds, args []string
 	t.im.Used(d)
 	fields := t.Fields()
 	add := func(line *draft.Directive, field string, values []string) {
-		t.field(line, fields, field, values, inHeader)
+		t.field(line, &fields, field, values, inHeader)
 	}
 	if len(args) > 0 {
 		add(d, args[0], args[1:])
 	}
 	for _, b := range d.Block {
-		switch b.Name {
-		case "defer":
-			t.im.Standard(b, "rules hold for the answer as the job gave it")
-		case "match":
-			t.im.Leave(b, "write it as headers.when, by status and type")
-		default:
+		if !t.im.told("header", b) {
 			add(b, b.Name, b.Args)
 		}
 	}
-	rules := fields.Node()
-	if rules.Len() == 0 {
+	if fields.Empty() {
 		return
 	}
 	if len(alts) == 1 && alts[0].file != nil && !alts[0].file.absent {
 		alts[0].file = nil // a missing file's answer has it as well
 	}
-	w.apply = func(n *draft.Node, _ *answer) { merge(n.Child("headers"), rules) }
+	w.apply = func(r *plan.Route, _ *answer) { r.Headers.Join(fields) }
 	if sc.top && len(alts) == 1 && alts[0].any() {
-		merge(t.Keys.Child("headers"), rules)
+		t.Headers.Join(fields)
 		return
 	}
 	w.alts = alts
 	sc.middlewares = append(sc.middlewares, w)
 }
 
-// merge adds rules on header fields to others.
-func merge(to, rules *draft.Node) {
-	for _, key := range []string{"set", "add", "default"} {
-		if from := rules.Get(key); from != nil {
-			from.CopyTo(to.Child(key))
-		}
-	}
-	for _, key := range []string{"remove", "when"} {
-		from := rules.Get(key)
-		if from == nil {
-			continue
-		}
-		if to.Get(key) == nil {
-			to.Set(key, draft.List().Flow())
-		}
-		from.Each(func(v *draft.Node, _ []string) { to.Get(key).Add(v) })
-	}
-}
-
 // passwords translates basic_auth: the same hashes.
-func (t *site) passwords(d *draft.Directive, args []string) (*draft.Node, error) {
-	node := draft.Map()
+func (t *site) passwords(d *draft.Directive, args []string) (auth plan.Auth, err error) {
 	switch {
 	case len(args) > 0 && args[0] != "bcrypt" && args[0] != "argon2id":
-		return nil, fmt.Errorf("hashes are bcrypt or argon2id: millrace hash-password makes them")
+		return auth, fmt.Errorf("hashes are bcrypt or argon2id: millrace hash-password makes them")
 	case len(args) > 1:
-		node.Set("realm", draft.Text(args[1]))
+		auth.Realm = args[1]
 	}
-	users := draft.Map()
+	auth.Passwords = map[string]string{}
 	for _, b := range d.Block {
 		hash := b.Arg(0)
 		if draft.HasEnvironment(hash) {
-			users.Set(b.Name, draft.Text(hash))
+			auth.Passwords[b.Name] = hash
 			t.im.Used(b)
 			continue
 		}
 		if !strings.HasPrefix(hash, "$") {
 			plain, err := base64.StdEncoding.DecodeString(hash)
 			if err != nil || len(b.Args) != 1 {
-				return nil, fmt.Errorf("the password of %s: millrace hash-password makes the hash", b.Name)
+				return auth, fmt.Errorf("the password of %s: millrace hash-password makes the hash", b.Name)
 			}
 			hash = string(plain)
 		}
 		if !regexp.MustCompile(`^\$(2[aby]\$\d\d\$.{53}|argon2id\$.+)$`).MatchString(hash) {
-			return nil, fmt.Errorf("the hash of %s is neither bcrypt nor argon2id: millrace hash-password makes one", b.Name)
+			return auth, fmt.Errorf("the hash of %s is neither bcrypt nor argon2id: millrace hash-password makes one", b.Name)
 		}
-		users.Set(b.Name, draft.Verbatim(hash))
+		auth.Passwords[b.Name] = hash
 		t.im.Used(b)
 	}
-	if users.Len() == 0 {
-		return nil, errors.New("it has no users")
+	if len(auth.Passwords) == 0 {
+		return auth, errors.New("it has no users")
 	}
 	t.im.Used(d)
-	return node.Set("passwords", users).Flow(), nil
+	return auth, nil
 }
 
 // forward translates forward_auth.
-func (t *site) forward(d *draft.Directive, args []string) (*draft.Node, error) {
+func (t *site) forward(d *draft.Directive, args []string) (auth plan.Auth, err error) {
 	to, err := upstreams(args, false, false)
 	if err != nil || len(to) != 1 || strings.HasPrefix(to[0], "unix:") {
-		return nil, errors.New("write auth.url, one address (docs/protection.md)")
+		return auth, errors.New("write auth.url, one address (docs/protection.md)")
 	}
 	uri := ""
-	copied := draft.List().Flow()
 	for _, b := range d.Block {
 		switch b.Name {
 		case "uri":
@@ -209,12 +149,12 @@ func (t *site) forward(d *draft.Directive, args []string) (*draft.Node, error) {
 			}
 			for _, n := range names {
 				if strings.Contains(n, ">") {
-					return nil, fmt.Errorf("fields that get another name on the way: %s", n)
+					return auth, fmt.Errorf("fields that get another name on the way: %s", n)
 				}
-				copied.Add(draft.Text(n))
+				auth.Copy = append(auth.Copy, n)
 			}
 		case "header_up", "transport":
-			return nil, fmt.Errorf("%s in it: write auth.url (docs/protection.md)", b.Name)
+			return auth, fmt.Errorf("%s in it: write auth.url (docs/protection.md)", b.Name)
 		default:
 			t.im.Leave(b, "no option of auth")
 			continue
@@ -222,12 +162,11 @@ func (t *site) forward(d *draft.Directive, args []string) (*draft.Node, error) {
 		t.im.Used(b)
 	}
 	if strings.Contains(uri, "{") || !strings.HasPrefix(uri, "/") {
-		return nil, errors.New("write auth.url, which has no variables (docs/protection.md)")
+		return auth, errors.New("write auth.url, which has no variables (docs/protection.md)")
 	}
 	t.im.Used(d)
-	node := draft.Map().Set("url", draft.Text(to[0]+uri))
-	node.Fill("copy", copied)
-	return node.Flow(), nil
+	auth.URL = to[0] + uri
+	return auth, nil
 }
 
 // body translates the size of a request's body.
@@ -240,9 +179,9 @@ func (t *site) body(d *draft.Directive, w *middleware) {
 			continue
 		}
 		t.im.Used(b)
-		w.apply = func(n *draft.Node, a *answer) {
+		w.apply = func(r *plan.Route, a *answer) {
 			if a.proxies {
-				n.Set("body_bytes", draft.Number(size))
+				r.Body = size
 			}
 		}
 	}

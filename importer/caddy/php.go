@@ -20,6 +20,9 @@ func (t *site) php(d *draft.Directive, sc *scope, args []string, a *answer) erro
 	}
 	o := &plan.PHP{To: to, Params: map[string]string{}}
 	for _, b := range d.Block {
+		if t.im.told("php_fastcgi", b) {
+			continue
+		}
 		t.im.Used(b)
 		switch b.Name {
 		case "root":
@@ -29,8 +32,6 @@ func (t *site) php(d *draft.Directive, sc *scope, args []string, a *answer) erro
 			}
 		case "index":
 			t.front(b, o)
-		case "try_files":
-			t.im.Leave(b, "php looks for files, then folders, then php.front")
 		case "env":
 			value, err := template(b.Arg(1), inText, "")
 			if err != nil || strings.Contains(value, "{") {
@@ -42,8 +43,6 @@ func (t *site) php(d *draft.Directive, sc *scope, args []string, a *answer) erro
 			t.setDuration(b, &o.Connect, "connect")
 		case "read_timeout":
 			t.setDuration(b, &o.Timeout, "timeout")
-		case "split", "resolve_root_symlink", "capture_stderr", "write_timeout":
-			t.im.Whole(b, draft.Defaulted, "php takes paths apart, follows the root's links and logs what scripts say by itself")
 		default:
 			t.im.Leave(b, "no option of php: see docs/php.md")
 		}
@@ -55,7 +54,7 @@ func (t *site) php(d *draft.Directive, sc *scope, args []string, a *answer) erro
 		return errors.New("php has no other paths than those that clients ask for: write a rule with rewrite before it")
 	}
 	a.static, a.strips, a.proxies = true, sc.strip != "", true
-	a.build = func(key string) (*draft.Node, error) {
+	a.build = func(key string) (*plan.Route, error) {
 		folder := root
 		switch prefix := strings.TrimSuffix(key, "/"); {
 		case strings.HasPrefix(key, "@") && a.in != nil:
@@ -67,8 +66,7 @@ func (t *site) php(d *draft.Directive, sc *scope, args []string, a *answer) erro
 		default:
 			folder = path.Join(root, prefix)
 		}
-		n := draft.Map().Set("static", draft.Map().Set("root", draft.Text(folder)).Flow())
-		return n.Set("php", o.Node()), nil
+		return &plan.Route{Static: plan.Static{Root: folder}, PHP: *o}, nil
 	}
 	t.served(d, sc)
 	return nil

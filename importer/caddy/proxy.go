@@ -23,7 +23,7 @@ func upstreams(list []string, tls bool, h2c bool) (out []string, err error) {
 				scheme = "https"
 			}
 		}
-		if h2c {
+		if h2c && scheme == "http" {
 			scheme = "h2c"
 		}
 		if socket, is := strings.CutPrefix(rest, "unix/"); is {
@@ -66,7 +66,7 @@ func upstreams(list []string, tls bool, h2c bool) (out []string, err error) {
 type proxyDraft struct {
 	t       *site
 	o       *plan.Proxy
-	headers *plan.Fields // of answers
+	headers plan.Fields // of answers
 	secure  bool
 	h2c     bool
 }
@@ -75,10 +75,12 @@ type proxyDraft struct {
 func (t *site) proxy(d *draft.Directive, sc *scope, args []string, a *answer) error {
 	p := &proxyDraft{t: t, headers: t.Fields()}
 	// Caddy passes Location and cookies on as they are.
-	p.o = &plan.Proxy{To: args, Host: "client", Redirects: "keep", Fields: &plan.Fields{Requests: true}}
+	p.o = &plan.Proxy{To: args, Host: "client", Redirects: "keep", Fields: plan.Fields{Requests: true}}
 	for _, b := range d.Block {
-		t.im.Used(b)
-		p.option(b)
+		if !t.im.told("reverse_proxy", b) {
+			t.im.Used(b)
+			p.option(b)
+		}
 	}
 	for _, u := range p.o.To {
 		p.secure = p.secure || strings.HasPrefix(u, "https://")
@@ -91,6 +93,13 @@ func (t *site) proxy(d *draft.Directive, sc *scope, args []string, a *answer) er
 		return errors.New("name the servers in proxy.to, as http://host:port")
 	}
 	p.o.To = to
+	if n := len(p.o.Weights); n > 0 && n != len(to) {
+		t.im.Leave(d, "write proxy.weights: there is not one for each address")
+		p.o.Weights = nil
+	}
+	if p.o.TLS.Insecure {
+		p.o.TLS.CA = ""
+	}
 	if sc.broken != nil {
 		return fmt.Errorf("%s: write it as proxy.rewrite: %s", sc.broken.At(), sc.broken.String())
 	}
@@ -99,13 +108,15 @@ func (t *site) proxy(d *draft.Directive, sc *scope, args []string, a *answer) er
 	}
 	for _, e := range sc.middlewares {
 		if e.line.Name == "request_header" {
-			p.header(e.line, e.line.Args, p.o.Fields, inProxy)
+			p.header(e.line, e.line.Args, &p.o.Fields, inProxy)
 		}
 	}
 	p.o.StripPrefix = sc.strip
 	a.proxies = true
-	a.build = func(string) (*draft.Node, error) {
-		return draft.Map().Set("proxy", p.o.Node()).Fill("headers", p.headers.Node()), nil
+	a.build = func(string) (*plan.Route, error) {
+		r := &plan.Route{Proxy: *p.o}
+		r.Headers.Join(p.headers)
+		return r, nil
 	}
 	return nil
 }
@@ -140,9 +151,9 @@ func (p *proxyDraft) option(b *draft.Directive) {
 	case "to":
 		p.o.To = append(slices.Clone(p.o.To), b.Args...)
 	case "header_up":
-		p.header(b, b.Args, p.o.Fields, inProxy)
+		p.header(b, b.Args, &p.o.Fields, inProxy)
 	case "header_down":
-		p.header(b, b.Args, p.headers, inHeader)
+		p.header(b, b.Args, &p.headers, inHeader)
 	case "transport":
 		p.transport(b)
 	case "trusted_proxies":
@@ -160,19 +171,7 @@ func (p *proxyDraft) option(b *draft.Directive) {
 		t.im.Standard(b, "what has come of an answer is sent at once")
 	case "lb_policy":
 		p.policy(b)
-	case "handle_response", "copy_response", "copy_response_headers":
-		t.im.Leave(b, "errors has pages for an upstream's statuses (docs/routes.md)")
-	case "dynamic":
-		t.im.Leave(b, "list the servers in proxy.to")
-	case "method", "rewrite":
-		t.im.Leave(b, "the method stays, and paths are changed by proxy.rewrite")
-	case "buffer_requests", "buffer_responses", "max_buffer_size", "request_buffers", "response_buffers", "verbose_logs", "stream_timeout", "stream_close_delay", "replace_status", "lb_retry_match":
-		t.im.Whole(b, draft.Defaulted, "bodies are buffered, streams are closed at a reload only when their route has changed, and what is safe to be sent again is")
 	default:
-		if strings.HasPrefix(b.Name, "@") {
-			t.im.Leave(b, "errors has pages for an upstream's statuses (docs/routes.md)")
-			return
-		}
 		p.health1(b)
 	}
 }
@@ -216,8 +215,6 @@ func (p *proxyDraft) health1(b *draft.Directive) {
 		t.im.Leave(b, "write a number into retries.attempts")
 	case "unhealthy_request_count":
 		number(&p.o.Concurrency, "concurrency")
-	case "unhealthy_status", "unhealthy_latency", "lb_try_duration", "lb_try_interval", "health_port", "health_headers", "health_follow_redirects", "health_method", "health_request_body", "health_upstream":
-		t.im.Whole(b, draft.Defaulted, "failed requests are tried again at once by another server, and servers that fail are left out: see docs/proxy.md")
 	default:
 		t.im.Leave(b, "no option of proxy: see docs/proxy.md")
 	}
@@ -265,6 +262,9 @@ func (p *proxyDraft) transport(b *draft.Directive) {
 		return
 	}
 	for _, e := range b.Block {
+		if t.im.told("transport", e) {
+			continue
+		}
 		t.im.Used(e)
 		switch e.Name {
 		case "tls":
@@ -298,12 +298,6 @@ func (p *proxyDraft) transport(b *draft.Directive) {
 			p.o.Concurrency = e.Arg(0)
 		case "versions":
 			p.h2c = slices.Contains(e.Args, "h2c")
-		case "read_buffer", "write_buffer", "max_response_header", "compression", "dial_fallback_delay", "expect_continue_timeout", "resolvers", "local_address", "tls_timeout", "keepalive_interval", "tls_renegotiation", "network_proxy", "forward_proxy_url", "proxy_protocol", "tls_except_ports", "tls_curves":
-			if e.Name == "proxy_protocol" || strings.HasSuffix(e.Name, "proxy_url") || e.Name == "network_proxy" || e.Name == "local_address" {
-				t.im.Leave(e, "connections to upstreams go straight there")
-				continue
-			}
-			t.im.Standard(e, "buffers and connections to upstreams have bounds of their own")
 		default:
 			t.im.Leave(e, "no option of proxy: see docs/proxy.md")
 		}

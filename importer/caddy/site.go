@@ -17,8 +17,8 @@ type site struct {
 	im      *importer
 	answers []*answer
 	nested  int
-	errors  *draft.Node // pages, for each route
-	missing []string    // of a rewrite of what is no file, at the top
+	errors  plan.Pages // for each route
+	missing []string   // of a rewrite of what is no file, at the top
 }
 
 // answer is a directive that answers some requests (respond, file_server,
@@ -27,8 +27,8 @@ type answer struct {
 	conds
 	line        *draft.Directive
 	name        string // for its route, if it needs one without a path
-	action      *draft.Node
-	build       func(key string) (*draft.Node, error) // a route for a key; nil: action is all
+	action      plan.Action
+	build       func(key string) (*plan.Route, error) // a route for a key; nil: action is all
 	middlewares []*middleware
 	guard       bool // it keeps clients out, so all spellings of its path are meant
 	strips      bool // only its own path leads to it
@@ -45,7 +45,7 @@ type middleware struct {
 	line  *draft.Directive
 	alts  []conds
 	guard bool
-	apply func(node *draft.Node, a *answer)
+	apply func(r *plan.Route, a *answer)
 }
 
 // scope is a block of directives, and what the blocks that it is in have set for it.
@@ -61,6 +61,7 @@ type scope struct {
 	middlewares []*middleware
 	top         bool
 	fileServer  bool // something in it, or around it, serves files
+	behind      bool // something answers behind its handle blocks
 }
 
 // find looks a matcher up by its name, in the block and those around it.
@@ -104,6 +105,9 @@ func (t *site) translate(list []*draft.Directive, sc *scope, inOrder bool) {
 			t.im.Used(m.lines...)
 		}
 	}
+	sc.behind = slices.ContainsFunc(list, func(d *draft.Directive) bool {
+		return slices.Contains([]string{"route", "respond", "error", "abort", "reverse_proxy", "php_fastcgi", "file_server"}, d.Name)
+	})
 	if !inOrder {
 		list = sorted(list)
 	}
@@ -118,6 +122,9 @@ func (t *site) translate(list []*draft.Directive, sc *scope, inOrder bool) {
 func (t *site) line(d *draft.Directive, sc *scope) {
 	m, args := t.split(d, sc)
 	alts, err := m.alts, m.err
+	if err == nil {
+		alts, err = below(sc.strip, alts)
+	}
 	if err == nil {
 		alts, err = andAll(sc.alts, alts)
 	}
@@ -188,7 +195,7 @@ func (t *site) group(d *draft.Directive, sc *scope, alts []conds, name string) {
 	inner := &scope{outer: sc, alts: alts, root: sc.root, strip: sc.strip, to: sc.to, try: sc.try, broken: sc.broken, middlewares: slices.Clone(sc.middlewares), fileServer: sc.fileServer}
 	before := len(t.answers)
 	if folder, ok := loosePrefix(d, alts); ok {
-		others := &answer{conds: alts[0], line: d, name: name, action: draft.Denied(404), guard: true}
+		others := &answer{conds: alts[0], line: d, name: name, action: plan.Deny(404), guard: true}
 		others.in = onRegex("(?i)^" + regexp.QuoteMeta(strings.TrimSuffix(d.Arg(0), "*")) + "[^/]").in
 		t.im.Partly(d, "other names that begin like it are not passed on: they answer 404")
 		defer func() { t.add(others) }()
@@ -197,7 +204,7 @@ func (t *site) group(d *draft.Directive, sc *scope, alts []conds, name string) {
 	if d.Name == "handle_path" {
 		prefix := strings.TrimRight(d.Arg(0), "/*") + "/"
 		switch {
-		case len(alts) != 1 || !strings.HasSuffix(alts[0].path(), "/*") || strings.Count(alts[0].path(), "*") > 1 || strings.TrimSuffix(alts[0].path(), "/*") != strings.TrimRight(d.Arg(0), "/*"):
+		case len(alts) != 1 || !strings.HasSuffix(alts[0].path(), "/*") || strings.Count(alts[0].path(), "*") > 1 || strings.TrimSuffix(alts[0].path(), "/*") != strings.TrimSuffix(sc.strip, "/")+strings.TrimRight(d.Arg(0), "/*"):
 			t.Close(d, "handle_path takes a path that ends in /*: write the route by hand")
 			return
 		case sc.strip != "":
@@ -224,7 +231,12 @@ func (t *site) group(d *draft.Directive, sc *scope, alts []conds, name string) {
 				continue
 			}
 		}
-		t.add(&answer{conds: c, line: d, name: name, action: empty(200), middlewares: inner.middlewares})
+		do := plan.Action{Respond: plan.Response{Status: 200}}
+		if sc.behind { // of the other blocks none has it
+			t.im.Leave(d, "what nothing in it answers goes on behind all handle blocks: it answers 501 until you have written it")
+			do = plan.NotImplemented()
+		}
+		t.add(&answer{conds: c, line: d, name: name, action: do, middlewares: inner.middlewares})
 	}
 }
 
@@ -271,15 +283,15 @@ func (t *site) terminal(d *draft.Directive, sc *scope, alts []conds, args []stri
 		var err error
 		switch d.Name {
 		case "redir":
-			a.action, err = t.redirect(d, args, sc, c)
+			a.action, err = t.redirect(args, sc, c)
 		case "respond":
 			a.action, err = t.respond(d, args)
 			a.guard = refuses(a.action)
 		case "error":
-			a.action, err = t.errorAnswer(d, args)
+			a.action, err = errorAnswer(args)
 			a.guard = true
 		case "abort":
-			a.action, a.guard = draft.Denied(403), true
+			a.action, a.guard = plan.Deny(403), true
 			t.im.Standard(d, "a connection is not closed without an answer: 403")
 		case "reverse_proxy":
 			err = t.proxy(d, sc, args, a)
@@ -292,7 +304,7 @@ func (t *site) terminal(d *draft.Directive, sc *scope, alts []conds, args []stri
 		}
 		if err != nil {
 			t.im.Leave(d, err.Error())
-			a.build, a.action, a.guard = nil, draft.NotImplemented(), true
+			a.build, a.action, a.guard = nil, plan.NotImplemented(), true
 		} else {
 			t.im.Used(d)
 		}
@@ -326,8 +338,8 @@ func (t *site) unreachable(d *draft.Directive, sc *scope, e *answer) {
 		return
 	}
 	build := e.build
-	e.build = func(key string) (*draft.Node, error) {
-		node, err := build(key)
+	e.build = func(key string) (*plan.Route, error) {
+		r, err := build(key)
 		if err != nil {
 			return nil, err
 		}
@@ -335,8 +347,9 @@ func (t *site) unreachable(d *draft.Directive, sc *scope, e *answer) {
 		if err != nil {
 			return nil, err
 		}
-		options.Get("static").CopyTo(node.Get("static"), "root")
-		return node, nil
+		options.Static.Root = r.Static.Root
+		r.Static = options.Static
+		return r, nil
 	}
 }
 
@@ -350,16 +363,7 @@ func (t *site) nameOf(sc *scope) string {
 	return ""
 }
 
-// empty is an answer without a body.
-func empty(status int) *draft.Node {
-	return draft.Map().Set("respond", draft.Map().Set("status", draft.Number(status)).Flow()).Flow()
-}
-
 // refuses reports whether an action keeps clients out.
-func refuses(action *draft.Node) bool {
-	if action == nil || action.Get("deny") != nil {
-		return true
-	}
-	status := action.Get("respond").Get("status")
-	return status.Plain() >= "400"
+func refuses(action plan.Action) bool {
+	return action.None() || action.Deny != 0 || action.Respond.Status >= 400
 }

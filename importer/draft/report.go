@@ -2,7 +2,6 @@ package draft
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -43,41 +42,59 @@ func (r *Report) Count(f Outcome) int {
 	return n
 }
 
-// UntranslatedLines lists what was not carried over, two lines for each.
-func (r *Report) UntranslatedLines() []string {
-	var lines []string
+// cause is a reason with the lines that it is for, by their texts.
+type cause struct {
+	why   string
+	lines []string
+	at    map[string][]string
+}
+
+// causes are the reasons for an outcome, in the order of the lines.
+func (r *Report) causes(of Outcome, text func(Note) string) (list []*cause) {
+	by := map[string]*cause{}
 	for _, n := range r.Notes {
-		if n.Outcome == Untranslated {
-			lines = append(lines, fmt.Sprintf("%s: %s", n.At, oneLineOf(n.Line)), "    "+oneLineOf(n.Why))
+		if n.Outcome != of {
+			continue
 		}
+		c := by[n.Why]
+		if c == nil {
+			c = &cause{why: n.Why, at: map[string][]string{}}
+			by[n.Why], list = c, append(list, c)
+		}
+		if c.at[text(n)] == nil {
+			c.lines = append(c.lines, text(n))
+		}
+		c.at[text(n)] = append(c.at[text(n)], n.At)
+	}
+	return list
+}
+
+// few are the first of a list, and how many more there are.
+func few(list []string) string {
+	const shown = 4
+	if len(list) <= shown {
+		return strings.Join(list, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(list[:shown], ", "), len(list)-shown)
+}
+
+// UntranslatedLines lists what was not carried over: for each cause the lines, with all
+// places in which one stands, and what to do.
+func (r *Report) UntranslatedLines() (lines []string) {
+	for _, c := range r.causes(Untranslated, func(n Note) string { return n.Line }) {
+		for _, text := range c.lines {
+			lines = append(lines, few(c.at[text])+": "+oneLineOf(text))
+		}
+		lines = append(lines, "    "+oneLineOf(c.why))
 	}
 	return lines
 }
 
 // Defaults lists what was replaced by defaults: one line for each reason, with
 // the lines that it is for.
-func (r *Report) Defaults() []string {
-	var reasons []string
-	of := map[string][]string{}
-	for _, n := range r.Notes {
-		if n.Outcome != Defaulted {
-			continue
-		}
-		if of[n.Why] == nil {
-			reasons = append(reasons, n.Why)
-		}
-		of[n.Why] = append(of[n.Why], n.name()+" ("+n.At+")")
-	}
-	var lines []string
-	for _, why := range reasons {
-		const shown = 4
-		names := of[why]
-		more := ""
-		if len(names) > shown {
-			more = fmt.Sprintf(" and %d more", len(names)-shown)
-			names = names[:shown]
-		}
-		lines = append(lines, oneLineOf(strings.Join(slices.Compact(names), ", ")+more+":"), "    "+oneLineOf(why))
+func (r *Report) Defaults() (lines []string) {
+	for _, c := range r.causes(Defaulted, func(n Note) string { return n.name() + " (" + n.At + ")" }) {
+		lines = append(lines, oneLineOf(few(c.lines))+":", "    "+oneLineOf(c.why))
 	}
 	return lines
 }

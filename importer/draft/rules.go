@@ -6,33 +6,6 @@ import (
 	"strings"
 )
 
-// RemoveThis stands above a rule that closes a site.
-const RemoveThis = "REMOVE THIS RULE when you have looked at: "
-
-// Closed are rules that let nobody in until somebody has looked at what may have kept
-// clients out.
-func Closed(reasons []string) *Node {
-	rules := List()
-	for _, why := range reasons {
-		rules.Add(Denied(403), RemoveThis+why)
-	}
-	return rules
-}
-
-// Denied refuses requests with a status.
-func Denied(status int) *Node {
-	deny := Map().Flow()
-	if status != 403 {
-		deny.Set("status", Number(status))
-	}
-	return Map().Set("deny", deny).Flow()
-}
-
-// NotImplemented answers for what was not translated.
-func NotImplemented() *Node {
-	return Map().Set("respond", Map().Set("status", Number(501)).Set("text", Text("not carried over")).Flow()).Flow()
-}
-
 // SetTrusted writes which proxies in front are trusted, and the field in which they name
 // the client.
 func SetTrusted(limits *Node, proxies []string, field string) {

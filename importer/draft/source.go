@@ -70,18 +70,33 @@ func (r *Reader) Names(pattern, dir string) ([]string, error) {
 	}), nil
 }
 
+// Include is what stands in the files that a line names, which load reads; in is how deep
+// the line's own file is included.
+func (r *Reader) Include(d *Directive, dir string, in int, load func(name string, in int) ([]*Directive, error)) (all []*Directive, err error) {
+	if len(d.Args) != 1 || d.Opens {
+		return nil, fmt.Errorf("%s takes one file", d.Name)
+	}
+	if in >= MaxDepth {
+		return nil, fmt.Errorf("includes are nested more than %d deep: does %s include itself?", MaxDepth, d.File)
+	}
+	names, err := r.Names(d.Arg(0), dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		list, err := load(name, in+1)
+		if err != nil {
+			return nil, includedError{err}
+		}
+		all = append(all, list...)
+	}
+	return all, nil
+}
+
 // includedError is that of an included file, which names its place already.
 type includedError struct{ error }
 
 func (e includedError) Unwrap() error { return e.error }
-
-// Included marks the error of a file that an include names; nil stays nil.
-func Included(err error) error {
-	if err == nil {
-		return nil
-	}
-	return includedError{err}
-}
 
 // At is an error with its place, file:line, or with the place of the include
 // that led to it. Nil stays nil.

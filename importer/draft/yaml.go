@@ -18,6 +18,9 @@ type Node struct {
 	plain string // of a text, as it was
 	items []item
 	flow  bool // on one line
+
+	anchor string // its name, for others that are the same
+	alias  bool   // it is the one with that name
 }
 
 type kind int
@@ -162,16 +165,6 @@ func (n *Node) Get(key string) *Node {
 	return nil
 }
 
-// Child is the map under a key, made if there is none.
-func (n *Node) Child(key string) *Node {
-	if c := n.Get(key); c != nil {
-		return c
-	}
-	c := Map()
-	n.Set(key, c)
-	return c
-}
-
 // Clone is a copy that shares nothing.
 func (n *Node) Clone() *Node {
 	c := *n
@@ -205,12 +198,12 @@ func (n *Node) block(b *strings.Builder, depth int) {
 		if n.kind == mapping {
 			head = indent + quote(i.key) + ":"
 		}
-		if line, ok := i.value.inline(); ok && (i.value.kind == scalar || i.value.Len() == 0 || i.value.flow && len(head)+len(line) < oneLine) {
+		if line, ok := i.value.inline(); ok && (i.value.kind == scalar || i.value.alias || i.value.Len() == 0 || i.value.flow && len(head)+len(line) < oneLine) {
 			b.WriteString(head + " " + line + "\n")
 			continue
 		}
-		b.WriteString(head)
-		if n.kind == mapping || i.value.kind == list {
+		b.WriteString(i.value.named(head))
+		if n.kind == mapping || i.value.kind == list || i.value.anchor != "" {
 			b.WriteString("\n")
 			i.value.block(b, depth+1)
 			continue
@@ -229,7 +222,10 @@ func (n *Node) block(b *strings.Builder, depth int) {
 
 // inline is the node on one line; false where a comment forbids it.
 func (n *Node) inline() (string, bool) {
-	if n.kind == scalar {
+	switch {
+	case n.alias:
+		return "*" + n.anchor, true
+	case n.kind == scalar:
 		return n.text, true
 	}
 	parts := make([]string, 0, len(n.items))
@@ -245,9 +241,9 @@ func (n *Node) inline() (string, bool) {
 	}
 	inner := strings.Join(parts, ", ")
 	if n.kind == mapping {
-		return "{" + inner + "}", true
+		return n.named("{" + inner + "}"), true
 	}
-	return "[" + inner + "]", true
+	return n.named("[" + inner + "]"), true
 }
 
 // quote writes a text so that YAML reads it as just that.
@@ -290,27 +286,6 @@ func (n *Node) CopyTo(to *Node, but ...string) {
 			to.Set(i.key, i.value, i.comment...)
 		}
 	}
-}
-
-// Common takes out of maps the entries that all of them have alike, and returns
-// these; nil if there are none.
-func Common(maps ...*Node) *Node {
-	common := Map()
-	for i := range maps[0].Len() {
-		entry := maps[0].items[i]
-		if !slices.ContainsFunc(maps, func(m *Node) bool { v := m.Get(entry.key); return v == nil || v.String() != entry.value.String() }) {
-			common.Set(entry.key, entry.value)
-		}
-	}
-	if common.Len() == 0 {
-		return nil
-	}
-	for _, m := range maps {
-		for _, entry := range common.items {
-			m.Remove(entry.key)
-		}
-	}
-	return common
 }
 
 // Each goes through the entries.

@@ -13,30 +13,29 @@ import (
 // access translates allow and deny; closed: nobody may come in. nginx takes the first line
 // that matches an address. The access of a route says the same as long as denied
 // networks come before allowed ones; else rules are written.
-func (t *site) access(l *location) (access *draft.Node, closed bool) {
+func (t *site) access(l *location) (access plan.Access, closed bool) {
 	list := l.all("allow", "deny")
-	var allowed, denials []string
 	byRules := false
 	for _, d := range list {
 		address := network(d.Arg(0))
 		t.im.Used(d)
 		switch {
+		case address == "all" && d.Name == "deny" && len(access.Allow) == 0:
+			return plan.Access{}, true
+		case address == "all" && d.Name == "deny":
+			return t.byRules(l, list, access, byRules), false
 		case address == "all":
-			if d.Name == "deny" && len(allowed) == 0 {
-				return nil, true
-			}
-			if d.Name == "allow" {
-				allowed = nil
-			}
-			return t.accessKeys(l, list, allowed, denials, byRules), false
+			access.Allow = nil
+			return t.byRules(l, list, access, byRules), false
 		case d.Name == "allow":
-			allowed = append(allowed, address)
+			access.Allow = append(access.Allow, address)
 		default:
-			byRules = byRules || len(allowed) > 0
-			denials = append(denials, address)
+			byRules = byRules || len(access.Allow) > 0
+			access.Deny = append(access.Deny, address)
 		}
 	}
-	return t.accessKeys(l, list, nil, denials, byRules), false
+	access.Allow = nil
+	return t.byRules(l, list, access, byRules), false
 }
 
 // network is an address, or a network with its host bits cleared.
@@ -50,16 +49,13 @@ func network(text string) string {
 	return text
 }
 
-func (t *site) accessKeys(l *location, list []*draft.Directive, allowed, denials []string, byRules bool) *draft.Node {
-	if byRules {
-		t.accessRules(l, list)
-		return nil
+// byRules writes rules instead of the access of a route where they are needed.
+func (t *site) byRules(l *location, list []*draft.Directive, access plan.Access, needed bool) plan.Access {
+	if !needed {
+		return access
 	}
-	access := draft.Map().Flow().FillTexts("allow", allowed).FillTexts("deny", denials)
-	if access.Len() == 0 {
-		return nil
-	}
-	return access
+	t.accessRules(l, list)
+	return plan.Access{}
 }
 
 // accessRules writes lists in which an exception comes first, as rules: "allow 10.0.0.1;
@@ -82,7 +78,7 @@ func (t *site) accessRules(l *location, list []*draft.Directive) {
 		if c.Address = slices.Clone(allowed); address != "all" {
 			c.Address = append([]string{address}, allowed...)
 		}
-		l.add(c, draft.Denied(403), d.At())
+		l.add(c, plan.Deny(403), d.At())
 		if address == "all" {
 			return
 		}
@@ -90,7 +86,7 @@ func (t *site) accessRules(l *location, list []*draft.Directive) {
 }
 
 // rateLimit translates limit_req.
-func (t *site) rateLimit(l *location, node *draft.Node) {
+func (t *site) rateLimit(l *location, r *plan.Route) {
 	limits := l.all("limit_req")
 	for i, d := range limits {
 		if i > 0 {
@@ -103,7 +99,7 @@ func (t *site) rateLimit(l *location, node *draft.Node) {
 			continue
 		}
 		t.im.Used(d)
-		node.Set("rate_limit", limit)
+		r.Limit = limit
 	}
 	if d := l.last("limit_req_status"); d != nil && len(limits) > 0 {
 		t.im.Standard(d, "who asks too often gets 429 with Retry-After")
@@ -111,7 +107,7 @@ func (t *site) rateLimit(l *location, node *draft.Node) {
 }
 
 // limitOf is one limit, or what to do instead.
-func (t *site) limitOf(d *draft.Directive) (*draft.Node, string) {
+func (t *site) limitOf(d *draft.Directive) (plan.Limit, string) {
 	zone, burst := "", 0
 	for _, w := range d.Words() {
 		name, value, _ := strings.Cut(w, "=")
@@ -130,18 +126,18 @@ func (t *site) limitOf(d *draft.Directive) (*draft.Node, string) {
 		if rate == nil {
 			break
 		}
-		limit := draft.Map().Flow().Set("rate", draft.Verbatim(rate[1]+"/"+rate[2])).Set("burst", draft.Number(burst+1))
+		limit := plan.Limit{Rate: rate[1] + "/" + rate[2], Burst: burst + 1}
 		switch key := z.Arg(0); {
 		case key == "$binary_remote_addr" || key == "$remote_addr":
 		case key == "$server_name" || !strings.Contains(key, "$"):
-			limit.Set("by", draft.Text("route"))
+			limit.By = "route"
 		case strings.HasPrefix(key, "$http_"):
-			limit.Set("header", draft.Text(headerName(key[len("$http_"):])))
+			limit.Header = headerName(key[len("$http_"):])
 		default:
-			return nil, "write a rate_limit (docs/protection.md): it counts by address, by header, or all clients of a route, and not by " + key
+			return plan.Limit{}, "write a rate_limit (docs/protection.md): it counts by address, by header, or all clients of a route, and not by " + key
 		}
 		t.im.Used(z)
 		return limit, ""
 	}
-	return nil, "write a rate_limit (docs/protection.md): its zone is not to be found"
+	return plan.Limit{}, "write a rate_limit (docs/protection.md): its zone is not to be found"
 }

@@ -56,7 +56,7 @@ func (t *site) captured(l *location, d *draft.Directive) (string, bool) {
 		return "", false
 	}
 	l.key = "/" + strings.TrimPrefix(t.FreeName("alias", "files"), "@") + "/"
-	closed := plan.Rule{If: plan.Cond{Path: l.key}, Do: draft.Denied(404), Note: "a path of this config, not of the site"}
+	closed := plan.Rule{If: plan.Cond{Path: l.key}, Do: plan.Deny(404), Note: "a path of this config, not of the site"}
 	t.last = append(t.last, closed)
 	l.rules = append(l.rules, rule{Rule: closed, then: true},
 		rule{Rule: plan.Rule{If: l.match(), Do: plan.Rewrite(l.key + file), Note: l.block.At() + ": " + l.block.String()}},
@@ -84,7 +84,7 @@ func sameFolder(l *location) bool {
 // scripts.
 func (t *site) aliasPHP() {
 	for _, l := range t.locations {
-		if l.php == nil || l.node.Get("static") == nil {
+		if l.php == nil || l.job == nil || l.job.Static.Root == "" {
 			continue
 		}
 		php := t.phpOptions(l.php)
@@ -95,7 +95,7 @@ func (t *site) aliasPHP() {
 			php.Only = l.php.expr
 		}
 		php.Front = "off"
-		l.node.Set("php", php.Node())
-		t.bodySize(l, l.node)
+		l.job.PHP = *php
+		t.bodySize(l, l.job)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/importer/plan"
 )
 
 // authRequest translates auth_request.
@@ -72,7 +73,7 @@ func (t *site) isAsked(l *location) bool {
 	for _, d := range l.list {
 		t.im.Standard(d, "auth.url asks with the client's fields and X-Forwarded-Uri, -Method and -Host")
 	}
-	t.answers(l, draft.Denied(404))
+	t.answers(l, plan.Deny(404))
 	return true
 }
 
@@ -91,11 +92,4 @@ func (t *site) copied(l *location, d *draft.Directive) bool {
 		}
 	}
 	return false
-}
-
-// asks sets the auth that authRequest has found.
-func (l *location) asks(node *draft.Node) {
-	auth := draft.Map().Set("url", draft.Text(l.authURL))
-	auth.FillTexts("copy", l.copies)
-	node.Set("auth", auth.Flow())
 }

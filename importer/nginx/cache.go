@@ -9,12 +9,12 @@ import (
 	"millrace/internal/route/headers"
 )
 
-// cache translates proxy_cache; it returns the job, cache or proxy.
-func (t *site) cache(l *location, o *plan.Proxy) string {
+// cache translates proxy_cache; it reports whether answers are kept.
+func (t *site) cache(l *location, o *plan.Proxy) bool {
 	zone := l.last("proxy_cache")
 	if zone == nil || zone.Arg(0) == "off" {
 		t.im.Used(zone)
-		return "proxy"
+		return false
 	}
 	t.im.Used(zone)
 	t.cacheTimes(l, o)
@@ -25,17 +25,17 @@ func (t *site) cache(l *location, o *plan.Proxy) string {
 	if d := l.last("proxy_ignore_headers"); d != nil {
 		t.im.Leave(d, "a rule of the cache with ttl counts more than what the answer says: rules: [{path: /*, ttl: 10m}]; share: true for answers with cookies")
 	}
-	if o.Fields.Node().Len() > 0 {
+	if !o.Fields.Empty() {
 		o.Fields = t.sharedHeaders(l)
 	}
 	t.ownFolder(o)
-	return "cache"
+	return true
 }
 
 // sharedHeaders are the fields that the upstream of a cache is told: its answers are for
 // everyone.
-func (t *site) sharedHeaders(l *location) *plan.Fields {
-	fields := &plan.Fields{Requests: true}
+func (t *site) sharedHeaders(l *location) plan.Fields {
+	fields := plan.Fields{Requests: true}
 	for _, d := range l.all("proxy_set_header") {
 		name := strings.ToLower(d.Arg(0))
 		op := headers.Set

@@ -37,6 +37,10 @@ func (t *site) condition(d *draft.Directive, l *location) {
 	if t.im.Outcome(d) != draft.Untranslated {
 		t.im.Used(d)
 	}
+	if len(ways) == 0 {
+		t.im.Whole(d, draft.Defaulted, "its condition never holds here")
+		return
+	}
 	for _, way := range ways {
 		if way.partly != "" && slices.ContainsFunc(d.Block, refuses) {
 			t.im.Leave(d, way.partly)
@@ -83,15 +87,17 @@ func ifWords(d *draft.Directive) []string {
 	return slices.DeleteFunc(words, func(w string) bool { return w == "" && len(words) != 3 })
 }
 
-// way is one set of values for which a condition holds.
+// way is one of the ways in which a condition holds.
 type way struct {
-	when   plan.Cond
-	groups []string
+	plan.Way
 	expr   string            // an expression for the path, whose groups may be used
 	values map[string]string // what variables of maps stand for
 	partly string            // why it does not hold in all cases
 	query  bool              // the last group may end with the query, which a path has not
 }
+
+// one is a way that is a condition and nothing else.
+func one(c plan.Cond, err error) ([]way, error) { return []way{{Way: plan.Way{Cond: c}}}, err }
 
 // ifBody writes the rules of an if's block.
 func (t *site) ifBody(d *draft.Directive, l *location, w way) {
@@ -101,7 +107,7 @@ func (t *site) ifBody(d *draft.Directive, l *location, w way) {
 			t.ifReturn(inner, l, w)
 			return
 		case "rewrite":
-			t.rewrite(inner, l, w.when)
+			t.rewrite(inner, l, w.Cond)
 		case "break":
 			t.im.Standard(inner, "rules of a site end where one answers")
 		}
@@ -109,7 +115,7 @@ func (t *site) ifBody(d *draft.Directive, l *location, w way) {
 }
 
 func (t *site) ifReturn(d *draft.Directive, l *location, w way) {
-	c, at := w.when, *l
+	c, at := w.Cond, *l
 	if w.expr != "" {
 		at.kind, at.expr = regexLocation, w.expr
 	} else if c.Path == "" && c.Regex == "" {
@@ -117,7 +123,7 @@ func (t *site) ifReturn(d *draft.Directive, l *location, w way) {
 	}
 	copied := *d
 	copied.Args = slices.Clone(d.Args)
-	for i, g := range w.groups {
+	for i, g := range w.Groups {
 		for j := range copied.Args {
 			copied.Args[j] = strings.ReplaceAll(copied.Args[j], fmt.Sprintf("$%d", i), g)
 		}
@@ -136,7 +142,7 @@ func (t *site) ifReturn(d *draft.Directive, l *location, w way) {
 	switch {
 	case err == nil:
 		t.im.Used(d)
-	case refusal(d) != nil:
+	case !refusal(d).None():
 		answer = refusal(d)
 		t.im.Leave(d, fmt.Sprintf("it refuses with a short text instead: %v", err))
 	default:
@@ -177,9 +183,9 @@ func (t *site) fileCondition(d *draft.Directive, l *location, words []string) bo
 		case "proxy_pass":
 			key := "@upstream"
 			at := &location{scope: &scope{parent: l.scope, list: d.Block}, block: d, kind: namedLocation, path: key, key: key}
-			if node := t.proxy(at, inner); node != nil {
-				t.routeOptions(at, node)
-				t.route(at, node)
+			if r := t.proxy(at, inner); r != nil {
+				t.routeOptions(at, r)
+				t.route(at, r)
 				l.fallback = key
 				t.im.Used(d)
 			}
@@ -218,57 +224,47 @@ func (t *site) ways(words []string) ([]way, error) {
 	if m := t.im.geo(name, t.server.parent); m != nil && (op == "" || op == "=" || op == "!=") {
 		return t.geoWays(m, op, value)
 	}
-	w, err := t.simple(name, op, value)
-	return w, err
+	return t.simple(name, op, value)
 }
 
 // simple is a condition on a variable of the request.
 func (t *site) simple(name, op, value string) ([]way, error) {
-	switch name {
-	case "scheme", "https":
-		secure := value == "https" || value == "on"
-		if op == "!=" {
-			secure = !secure
-		}
-		if op != "=" && op != "!=" {
-			break
-		}
-		return []way{{when: plan.Cond{Protocol: map[bool]string{true: "https", false: "http"}[secure]}}}, nil
-	case "host", "http_host":
-		return t.hostWays(op, value)
-	case "request_method":
-		return methodWays(op, value)
-	case "remote_addr":
-		if _, err := netip.ParseAddr(value); err == nil && (op == "=" || op == "!=") {
-			return []way{{when: plan.Cond{Address: []string{strings.Replace(op, "=", "", 1) + value}}}}, nil
-		}
-	case "invalid_referer":
-		if op == "" {
-			return t.invalidReferer()
-		}
-	case "uri", "request_uri", "document_uri":
-		return pathWays(op, value, name == "request_uri")
-	}
-	kind, field, _ := strings.Cut(name, "_")
-	if !slices.Contains([]string{"http", "arg", "cookie"}, kind) || field == "" {
-		return nil, fmt.Errorf("there is no condition on $%s", name)
-	}
-	v, err := conditionValue(op, value)
+	c, err := comparison(op, value)
 	if err != nil {
 		return nil, err
 	}
-	switch kind {
-	case "http":
-		return header(headerName(field), v), nil
-	case "arg":
-		return []way{{when: plan.Cond{Query: map[string]string{field: v}}}}, nil
+	several := func(list []plan.Way) (ways []way, err error) {
+		for _, w := range list {
+			ways = append(ways, way{Way: w})
+		}
+		return ways, nil
 	}
-	return []way{{when: plan.Cond{Cookie: map[string]string{field: v}}}}, nil
-}
-
-// header is a condition on a field of the request.
-func header(field, value string) []way {
-	return []way{{when: plan.Cond{Header: map[string]string{field: value}}}}
+	switch name {
+	case "scheme":
+		return several(c.Protocol("https", "http"))
+	case "https":
+		return several(c.Protocol("on", ""))
+	case "host", "http_host":
+		return several(t.Hosts(c))
+	case "request_method":
+		return one(c.Methods())
+	case "remote_addr":
+		return one(c.Addresses())
+	case "invalid_referer":
+		return t.invalidReferer()
+	case "uri", "request_uri", "document_uri":
+		return pathWays(c, name == "request_uri")
+	}
+	switch kind, field, _ := strings.Cut(name, "_"); {
+	case field == "":
+	case kind == "http":
+		return one(plan.Header(headerName(field), c.Value()), nil)
+	case kind == "arg":
+		return one(plan.Cond{Query: map[string]string{field: c.Value()}}, nil)
+	case kind == "cookie":
+		return one(plan.Cond{Cookie: map[string]string{field: c.Value()}}, nil)
+	}
+	return nil, fmt.Errorf("there is no condition on $%s", name)
 }
 
 // headerName is a field as its variable names it: user_agent.
@@ -276,75 +272,53 @@ func headerName(name string) string {
 	return textproto.CanonicalMIMEHeaderKey(strings.ReplaceAll(name, "_", "-"))
 }
 
-// conditionValue is a comparison as a rule writes it: a text, or ~ and an expression.
-func conditionValue(op, value string) (string, error) {
-	op, not := strings.CutPrefix(op, "!")
+// comparison reads the second and third word of a condition.
+func comparison(op, value string) (c plan.Comparison, err error) {
+	op, c.Not = strings.CutPrefix(op, "!")
 	switch op {
 	case "":
-		return "~.", nil
+		c.Expr = "."
 	case "=":
-		return plan.Value(value, not), nil
+		c.Text = value
 	case "~", "~*":
-		expr, err := plan.Expression(value, op == "~*")
-		return plan.Match(expr, not), err
+		c.Expr, err = plan.Expression(value, op == "~*")
+	default:
+		err = fmt.Errorf("%q is no comparison", op)
 	}
-	return "", fmt.Errorf("%q is no comparison", op)
+	return c, err
 }
 
-func methodWays(op, value string) ([]way, error) {
-	methods := regexp.MustCompile(`^\^?\(?\??:?([A-Z|]+)\)?\$?$`).FindStringSubmatch(value)
-	if methods == nil {
-		return nil, fmt.Errorf("methods are a list, as in [GET, POST]: %q is another expression", value)
-	}
-	var list []string
-	for m := range strings.SplitSeq(methods[1], "|") {
-		if m == "" {
-			return nil, errors.New("a method without a name")
-		}
-		if strings.HasPrefix(op, "!") {
-			m = "!" + m
-		}
-		list = append(list, m)
-	}
-	return []way{{when: plan.Cond{Method: list}}}, nil
-}
-
-func pathWays(op, value string, raw bool) ([]way, error) {
-	switch op {
-	case "=":
-		path, query, asked := strings.Cut(value, "?")
-		if !strings.HasPrefix(path, "/") || strings.Contains(path, "*") {
+// pathWays are the ways for the path, or for the path and the query (raw).
+func pathWays(c plan.Comparison, raw bool) ([]way, error) {
+	if c.Expr == "" {
+		path, query, asked := strings.Cut(c.Text, "?")
+		if !strings.HasPrefix(path, "/") || strings.Contains(path, "*") || asked && c.Not {
 			return nil, errors.New("write the path and the query as path and query of a rule")
 		}
-		c := plan.Exactly(path)
-		if asked {
-			var err error
-			if c.Query, err = parametersOf(query); err != nil {
-				return nil, err
-			}
+		if !asked {
+			return one(c.Paths(), nil)
 		}
-		return []way{{when: c}}, nil
-	case "~", "~*":
-		expr, err := plan.Expression(value, op == "~*")
-		if err != nil {
-			return nil, err
-		}
-		for _, end := range []string{`(\?|$)`, `(?:\?|$)`, `(\?.*)?$`, `(?:\?.*)?$`} {
-			if rest, is := strings.CutSuffix(expr, end); is {
-				expr = rest + "$" // a path has no query here
-			}
-		}
-		query := regexp.MustCompile(`\.[*+]\)?\$?$`).MatchString(expr) && raw
-		if strings.Contains(expr, `\?`) || strings.Contains(expr, "=") {
-			return nil, errors.New("the expression is about the query, too: write path or regex, and query")
-		}
-		partly := ""
-		if bare := strings.TrimPrefix(expr, "(?i)"); raw && (!strings.HasPrefix(bare, "^") || regexp.MustCompile(`\.[*+]\)?[^)$]`).MatchString(bare)) {
-			partly = "it looks at the path alone: what it looks for in queries passes. Write a rule with query for those"
-		}
-		return []way{{when: plan.Cond{Regex: expr}, expr: expr, query: query, partly: partly}}, nil
+		of := plan.Exactly(path)
+		var err error
+		of.Query, err = parametersOf(query)
+		return one(of, err)
 	}
-	return nil, errors.New("a path is compared by = or ~: for what does not match, put a rule for what does before it")
+	for _, end := range []string{`(\?|$)`, `(?:\?|$)`, `(\?.*)?$`, `(?:\?.*)?$`} {
+		if rest, is := strings.CutSuffix(c.Expr, end); is {
+			c.Expr = rest + "$" // a path has no query here
+		}
+	}
+	if strings.Contains(c.Expr, `\?`) || strings.Contains(c.Expr, "=") {
+		return nil, errors.New("the expression is about the query, too: write path or regex, and query")
+	}
+	w := way{Way: plan.Way{Cond: c.Paths()}}
+	if bare := strings.TrimPrefix(c.Expr, "(?i)"); raw && (!strings.HasPrefix(bare, "^") || regexp.MustCompile(`\.[*+]\)?[^)$]`).MatchString(bare)) {
+		w.partly = "it looks at the path alone: what it looks for in queries passes. Write a rule with query for those"
+	}
+	if !c.Not {
+		w.expr, w.query = c.Expr, raw && regexp.MustCompile(`\.[*+]\)?\$?$`).MatchString(c.Expr)
+	}
+	return []way{w}, nil
 }
 
 // parametersOf are the conditions for a query.
@@ -358,37 +332,6 @@ func parametersOf(query string) (map[string]string, error) {
 		values[name] = plan.Value(value, false)
 	}
 	return values, nil
-}
-
-// hostWays are conditions on the host. Those that name hosts of the site by an
-// expression are written for each.
-func (t *site) hostWays(op, value string) ([]way, error) {
-	switch op {
-	case "=":
-		return []way{{when: plan.Cond{Host: []string{strings.ToLower(value)}}}}, nil
-	case "!=":
-		return header("Host", `!~(?i)^`+regexp.QuoteMeta(value)+`\.?(:[0-9]+)?$`), nil
-	case "~", "~*":
-		expr, err := plan.Expression(value, true)
-		if err != nil {
-			return nil, err
-		}
-		re := regexp.MustCompile(expr)
-		var ways []way
-		for _, name := range t.Server.Names {
-			if m := re.FindStringSubmatch(name); m != nil && !strings.HasPrefix(name, "*") {
-				ways = append(ways, way{when: plan.Cond{Host: []string{name}}, groups: m})
-			}
-		}
-		if len(ways) == 0 {
-			return header("Host", plan.Match(expr, false)), nil
-		}
-		return ways, nil
-	case "!~", "!~*":
-		v, err := conditionValue(op, value)
-		return header("Host", v), err
-	}
-	return nil, errors.New("hosts are compared by = or ~")
 }
 
 // holds reports whether a value of a map makes a condition true.
@@ -523,5 +466,5 @@ func (t *site) geoWays(m *draft.Directive, op, value string) ([]way, error) {
 		return nil, errors.New("it holds for no network")
 	}
 	t.im.Used(m)
-	return []way{{when: plan.Cond{Address: list}}}, nil
+	return one(plan.Cond{Address: list}, nil)
 }

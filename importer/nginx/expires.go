@@ -13,27 +13,27 @@ import (
 )
 
 // cacheControl translates expires, and a Cache-Control that is added, for files.
-func (t *site) cacheControl(l *location) (*draft.Node, bool) {
+func (t *site) cacheControl(l *location) []plan.Lifetime {
 	d := l.last("expires")
 	if d != nil && strings.HasPrefix(d.Arg(0), "$") {
 		d = nil // rules for types say it
 	}
-	value := t.lifetime(l, d)
-	rules := draft.List()
-	rules.Add(draft.Map().Set("match", draft.Text("*")).Set("value", draft.Text(value)).Flow())
-	return rules.Flow(), value != ""
+	if value := t.lifetime(l, d); value != "" {
+		return []plan.Lifetime{{Match: "*", Value: value}}
+	}
+	return nil
 }
 
 // expires translates expires for what another server answers, and for all answers where a
 // map of content types says how long they hold.
-func (t *site) expires(l *location, node *draft.Node, fields *plan.Fields, of plan.Answers) {
+func (t *site) expires(l *location, r *plan.Route, fields *plan.Fields, of plan.Answers) {
 	d := l.last("expires")
 	if d == nil {
 		return
 	}
 	name, mapped := strings.CutPrefix(d.Arg(0), "$")
 	if !mapped {
-		if node.Get("proxy") != nil || node.Get("cache") != nil {
+		if r.Passes() {
 			if value := t.lifetime(l, d); value != "" {
 				fields.Put(of, headers.Set, "Cache-Control", value)
 			}

@@ -9,40 +9,35 @@ import (
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/importer/plan"
 )
 
 // static translates a location that serves files, such as one with root or alias.
-func (t *site) static(l *location) *draft.Node {
-	node := draft.Map()
-	static := draft.Map()
+func (t *site) static(l *location) *plan.Route {
 	root, ok := t.folder(l)
 	if !ok {
 		return nil
 	}
-	static.Set("root", draft.Text(root))
+	r := &plan.Route{Static: plan.Static{Root: root, CacheControl: t.cacheControl(l)}}
 	if d := t.im.Take(l.last("index")); d != nil {
-		if names := withoutPHP(d.Words()); len(names) > 0 && !slices.Equal(names, []string{"index.html"}) {
-			static.Set("index", draft.Texts(names...))
+		if names := withoutPHP(d.Words()); !slices.Equal(names, []string{"index.html"}) {
+			r.Static.Index = names
 		}
-	}
-	if value, ok := t.cacheControl(l); ok {
-		static.Set("cache_control", value)
 	}
 	if d := l.last("gzip"); d != nil && d.Arg(0) == "off" {
 		t.im.Used(d)
-		static.Set("no_compress", draft.Number(true))
+		r.Static.NoCompress = true
 	}
 	if d := l.last("autoindex"); d != nil && d.Arg(0) == "on" {
 		t.im.Used(d)
-		static.Set("listing", draft.Number(true))
+		r.Static.Listing = true
 	}
 	for _, d := range l.each("types") {
 		t.im.Leave(d, "content types go by the files' names: rename the files, or put Content-Disposition into the links (download)")
 	}
-	node.Set("static", static.Flow())
-	t.try(l, node)
+	r.Try = t.try(l)
 	t.folders(l)
-	return node
+	return r
 }
 
 // withoutPHP removes scripts from the names of an index: php has them.
@@ -70,8 +65,7 @@ func (t *site) folder(l *location) (string, bool) {
 			if before, ok := strings.CutSuffix(file, l.path); ok {
 				return before, true
 			}
-			respond := draft.Map().Set("file", draft.Text(t.im.root(file))).Flow()
-			t.answers(l, draft.Map().Set("respond", respond).Flow())
+			t.answers(l, plan.File(t.im.root(file)))
 			return "", false
 		}
 		if !strings.HasSuffix(l.path, "/") {
@@ -96,7 +90,7 @@ func (t *site) folder(l *location) (string, bool) {
 			return inner, true
 		}
 		// The folder is not there (yet): a name takes nothing away from the path.
-		l.key, l.first = "@"+strings.ReplaceAll(strings.Trim(l.path, "/"), "/", "-"), true
+		l.key, l.first = t.FreeName(l.path, "files"), true
 	}
 	return root, true
 }
@@ -123,7 +117,7 @@ func (im *importer) root(dir string) string {
 }
 
 // try translates try_files, or an if that does the same.
-func (t *site) try(l *location, node *draft.Node) {
+func (t *site) try(l *location) []string {
 	d := l.own("try_files")
 	if l.block == nil {
 		d = t.server.own("try_files")
@@ -133,21 +127,20 @@ func (t *site) try(l *location, node *draft.Node) {
 		if fallback == "" && l.path == "/" {
 			fallback = t.fallback
 		}
-		if fallback != "" {
-			node.Set("try", draft.Texts("{path}", "{path}/", fallback))
+		if fallback == "" {
+			return nil
 		}
-		return
+		return []string{"{path}", "{path}/", fallback}
 	}
 	t.im.Used(d)
 	list, err := t.tries(d)
 	if err != nil {
 		t.im.Leave(d, err.Error())
-		return
 	}
-	if slices.Equal(list, []string{"{path}", "{path}/", "=404"}) {
-		return // that is what static does
+	if err != nil || slices.Equal(list, []string{"{path}", "{path}/", "=404"}) { // that is what static does
+		return nil
 	}
-	node.Set("try", draft.Texts(list...))
+	return list
 }
 
 func (t *site) tries(d *draft.Directive) (list []string, err error) {

@@ -14,15 +14,12 @@ import (
 // try does not look for expressions.
 func (t *site) guardedPHP() {
 	for _, l := range t.locations {
-		if l.node == nil || l.node.Get("static") == nil || l.node.Get("php") != nil {
+		if l.job == nil || l.job.Static.Root == "" || l.job.PHP.To != nil {
 			continue
 		}
-		var list []string
-		if try := l.node.Get("try"); try != nil {
-			try.Each(func(n *draft.Node, _ []string) { list = append(list, n.Plain()) })
-		}
+		list := slices.Clone(l.job.Try)
 		script := "/index.php"
-		if l.kind == prefixLocation || l.kind == caretLocation {
+		if l.isPrefix() {
 			script = path.Join(l.path, "index.php") // of the folder
 		}
 		switch {
@@ -42,23 +39,27 @@ func (t *site) guardedPHP() {
 			continue
 		}
 		if len(list) == 0 { // a folder's script
-			l.node.Set("try", draft.Texts("{path}", php.key))
+			l.job.Try = []string{"{path}", php.key}
 			continue
 		}
 		list[len(list)-1] = t.frontRoute(php, script)
-		l.node.Set("try", draft.Texts(list...))
+		l.job.Try = list
 	}
+}
+
+// asks are the lines that hold in a location and say which clients may come in.
+func (l *location) asks() (lines []*draft.Directive) {
+	for _, name := range []string{"auth_basic", "auth_request", "auth_jwt", "secure_link"} {
+		if d := l.last(name); d != nil && d.Arg(0) != "off" {
+			lines = append(lines, d)
+		}
+	}
+	return append(lines, l.all("allow", "deny")...)
 }
 
 // keepsOut reports whether a location, or one within it, keeps any clients out.
 func (t *site) keepsOut(l *location) bool {
-	for _, name := range []string{"auth_basic", "auth_request", "auth_jwt", "secure_link"} {
-		if d := l.last(name); d != nil && d.Arg(0) != "off" {
-			return true
-		}
-	}
-	list := l.all("allow", "deny")
-	return l.internal() != nil || slices.ContainsFunc(list, func(d *draft.Directive) bool { return d.Name == "deny" }) || slices.ContainsFunc(l.list, keepsClientsOut)
+	return l.internal() != nil || slices.ContainsFunc(slices.Concat(l.asks(), l.list), keepsClientsOut)
 }
 
 // keepsClientsOut reports whether a line, or one in its block, keeps clients out.
@@ -85,7 +86,7 @@ func (t *site) scriptAt(script string) *location {
 		if l.kind != regexLocation || !l.covers(script) {
 			continue
 		}
-		if l.node == nil || l.node.Get("php") == nil || !strings.HasPrefix(l.key, "@") {
+		if l.job == nil || l.job.PHP.To == nil || !strings.HasPrefix(l.key, "@") {
 			return nil
 		}
 		return l
@@ -105,9 +106,9 @@ func (t *site) frontRoute(php *location, script string) string {
 	if t.Routed(front.key) != nil {
 		return front.key
 	}
-	node := php.node.Clone()
-	node.Get("php").Set("front", draft.Text(strings.TrimPrefix(script, "/")))
-	t.route(&front, node, "what is not there: nginx looks for "+script+" anew")
+	r := php.job.Clone()
+	r.PHP.Front = strings.TrimPrefix(script, "/")
+	t.route(&front, r, "what is not there: nginx looks for "+script+" anew")
 	return front.key
 }
 
@@ -119,6 +120,6 @@ func (t *site) withLineFeeds() {
 		return strings.Contains(r.If.Regex+strings.Join(r.If.Within, "")+strings.Join(r.If.Except, ""), "$")
 	})
 	if dollar && (slices.ContainsFunc(t.locations, t.keepsOut) || slices.ContainsFunc(t.server.list, keepsClientsOut)) {
-		t.Rules = append([]plan.Rule{{If: plan.Cond{Regex: `\n$`}, Do: draft.Denied(404), Note: "nginx's $ also matches before a line feed"}}, t.Rules...)
+		t.Rules = append([]plan.Rule{{If: plan.Cond{Regex: `\n$`}, Do: plan.Deny(404), Note: "nginx's $ also matches before a line feed"}}, t.Rules...)
 	}
 }

@@ -14,12 +14,11 @@ import (
 
 // headers translates add_header and what hides fields of answers. Without "always" nginx
 // leaves errors without them.
-func (t *site) headers(l *location, node *draft.Node) {
+func (t *site) headers(l *location, r *plan.Route) {
 	fields := t.Fields()
 	good := plan.Answers{Status: []string{"2xx", "3xx"}}
-	passes := node.Get("proxy") != nil || node.Get("cache") != nil
-	t.expires(l, node, fields, good)
-	for name, hides := range map[string]bool{"proxy_hide_header": passes, "fastcgi_hide_header": node.Get("php") != nil} {
+	t.expires(l, r, &fields, good)
+	for name, hides := range map[string]bool{"proxy_hide_header": r.Passes(), "fastcgi_hide_header": r.PHP.To != nil} {
 		for _, d := range l.all(name) {
 			if hides {
 				fields.Put(plan.Answers{}, headers.Remove, d.Arg(0), "")
@@ -31,7 +30,7 @@ func (t *site) headers(l *location, node *draft.Node) {
 		name, value := d.Arg(0), d.Arg(1)
 		lower := strings.ToLower(name)
 		switch {
-		case lower == "cache-control" && (node.Get("static") != nil || fields.Has("Cache-Control")) && !strings.Contains(value, "$"), lower == "content-type":
+		case lower == "cache-control" && (r.Static.Root != "" || fields.Has("Cache-Control")) && !strings.Contains(value, "$"), lower == "content-type":
 			continue // of the files, with expires, and of the text of return
 		case strings.Contains(value, "$upstream_cache_status"):
 			t.im.Standard(d, "Cache-Status says what the cache did")
@@ -65,7 +64,9 @@ func (t *site) headers(l *location, node *draft.Node) {
 			t.im.Used(d)
 		}
 	}
-	node.Fill("headers", fields.Node())
+	if !fields.Empty() {
+		r.Headers = fields
+	}
 }
 
 // valueOf is a value of a field, and the answers that have it.
@@ -153,7 +154,7 @@ func entriesOf(m *draft.Directive) (entries []*draft.Directive, rest string) {
 // with the map's condition leads: {query: {v: ""}, route: "@files"}. The route that is there
 // has the map's default.
 func (t *site) varied(l *location) {
-	if len(l.varies) == 0 || l.node == nil {
+	if len(l.varies) == 0 || l.job == nil {
 		return
 	}
 	name := l.varies[0]
@@ -163,7 +164,7 @@ func (t *site) varied(l *location) {
 		lost = errors.New("several maps have a say in its fields")
 	}
 	entries, rest := entriesOf(m)
-	if bare, ok := plan.WithoutPath(l.key, l.node); lost == nil && ok && l.kind != namedLocation && len(entries) <= mostVariants {
+	if bare, ok := plan.WithoutPath(l.key, l.job); lost == nil && ok && l.kind != namedLocation && len(entries) <= mostVariants {
 		t.im.Used(m)
 		lost = t.variants(l, bare, entries, rest)
 	} else if lost == nil {
@@ -178,7 +179,7 @@ func (t *site) varied(l *location) {
 const mostVariants = 16
 
 // variants writes a rule and a route for each entry of a map.
-func (t *site) variants(l *location, bare *draft.Node, entries []*draft.Directive, rest string) (lost error) {
+func (t *site) variants(l *location, bare *plan.Route, entries []*draft.Directive, rest string) (lost error) {
 	name, routes := l.varies[0], map[string]string{}
 	m := t.im.maps[name]
 	for _, e := range entries {
@@ -193,14 +194,14 @@ func (t *site) variants(l *location, bare *draft.Node, entries []*draft.Directiv
 		}
 		if routes[value] == "" {
 			other := bare.Clone()
-			other.Remove("headers")
+			other.Headers = plan.Fields{}
 			l.mapped[name] = value
 			t.headers(l, other)
 			routes[value] = t.FreeName(t.name(l)+"-"+name, "files")
 			t.Route(routes[value], other, e.At()+": "+e.String())
 		}
 		for _, w := range ways {
-			c, err := l.match().And(w.when)
+			c, err := l.match().And(w.Cond)
 			if err != nil {
 				lost = err
 				continue

@@ -26,14 +26,14 @@ func (t *site) folders(l *location) {
 			switch at, _ := t.find(nil, folder); {
 			case o.kind == regexLocation || o.kind == namedLocation || at != l || !strings.HasPrefix(folder+name, o.path) || o.path == folder:
 			case t.hides(l, folder+name):
-				l.add(plan.Exactly(folder), draft.Denied(403), o.block.At()+": what it asks of clients is for the index of "+folder+", too")
+				l.add(plan.Exactly(folder), plan.Deny(403), o.block.At()+": what it asks of clients is for the index of "+folder+", too")
 			}
 		}
 		if l.kind == exactLocation && strings.HasSuffix(l.path, "/") && t.hides(l, l.path+name) {
-			l.add(l.match(), draft.Denied(403), l.block.At()+": its index is of another location, which keeps clients out")
+			l.add(l.match(), plan.Deny(403), l.block.At()+": its index is of another location, which keeps clients out")
 		}
 		if l.isPrefix() && strings.HasSuffix(l.path, "/") && t.hides(l, l.path+name) {
-			l.add(plan.Cond{Regex: "/$"}, draft.Denied(403), "the index of its folders is of another location, which keeps clients out")
+			l.add(plan.Cond{Regex: "/$"}, plan.Deny(403), "the index of its folders is of another location, which keeps clients out")
 		}
 	}
 }
@@ -45,17 +45,9 @@ func (t *site) hides(l *location, file string) bool {
 	if o == nil || o == l {
 		return false
 	}
-	asks := func(l *location) (lines []*draft.Directive) {
-		for _, name := range []string{"auth_basic", "auth_request", "auth_jwt", "secure_link"} {
-			if d := l.last(name); d != nil && d.Arg(0) != "off" {
-				lines = append(lines, d)
-			}
-		}
-		return append(lines, l.all("allow", "deny")...)
-	}
-	want, have := asks(o), asks(l)
+	want := o.asks()
 	return slices.ContainsFunc(o.list, func(d *draft.Directive) bool {
 		return d.Name != "internal" && d.Name != "deny" && keepsClientsOut(d) && d.Name != "location" && !strings.HasPrefix(d.Name, "auth_")
 	}) ||
-		len(want) > 0 && !slices.Equal(want, have) && slices.ContainsFunc(want, keepsClientsOut)
+		len(want) > 0 && !slices.Equal(want, l.asks()) && slices.ContainsFunc(want, keepsClientsOut)
 }

@@ -29,11 +29,11 @@ func (t *site) location(l *location) {
 			return
 		}
 		t.im.Used(d) // the page is shown with an error, which asks no rule
-		l.add(l.match(), draft.Denied(404), d.At())
+		l.add(l.match(), plan.Deny(404), d.At())
 	}
 	t.limitExcept(l)
 	if l.block != nil {
-		if answer := t.phase(l.scope, l); answer != nil {
+		if answer := t.phase(l.scope, l); !answer.None() {
 			t.names(l)
 			for _, d := range l.list {
 				if d.Name == "allow" || d.Name == "deny" {
@@ -49,13 +49,13 @@ func (t *site) location(l *location) {
 	}
 	access, closed := t.access(l)
 	if closed && !t.passwordDoes(l) {
-		t.answers(l, draft.Denied(403))
+		t.answers(l, plan.Deny(403))
 		return
 	}
-	if l.moved != nil && (access != nil || t.keepsOut(l)) {
+	if l.moved != nil && (!access.None() || t.keepsOut(l)) {
 		t.im.Leave(l.moved, "the location answers for the path that this makes, with what it asks of clients: write a route that rewrites it (docs/routes.md)")
-		l.rules = slices.DeleteFunc(l.rules, func(r rule) bool { return r.Is("rewrite") })
-		t.answers(l, draft.NotImplemented())
+		l.rules = slices.DeleteFunc(l.rules, func(r rule) bool { return r.Do.Rewrite != "" })
+		t.answers(l, plan.NotImplemented())
 		t.leaveWhole(l)
 		return
 	}
@@ -63,21 +63,21 @@ func (t *site) location(l *location) {
 		return
 	}
 	t.subrequests(l)
-	node := t.job(l)
+	r := t.job(l)
 	t.names(l)
-	if l.kind == namedLocation && slices.ContainsFunc(l.rules, func(r rule) bool { return !r.Is("rewrite") }) {
-		node = nil // no rule is for a route with a name
+	if l.kind == namedLocation && slices.ContainsFunc(l.rules, func(r rule) bool { return r.Do.Rewrite == "" }) {
+		r = nil // no rule is for a route with a name
 		t.im.Leave(l.block, "rules come before named routes: what it says of addresses and methods must be said above")
 	}
 	switch {
-	case node != nil:
-		t.guard(l, node, access)
-		t.routeOptions(l, node)
-		t.route(l, node)
-	case l.node != nil: // it is a route already
-		t.guard(l, l.node, access)
+	case r != nil:
+		t.guard(l, r, access)
+		t.routeOptions(l, r)
+		t.route(l, r)
+	case l.job != nil: // it is a route already
+		t.guard(l, l.job, access)
 	case !l.whole: // another location, maybe a more open one, must not answer instead
-		t.answers(l, draft.NotImplemented())
+		t.answers(l, plan.NotImplemented())
 		t.leaveWhole(l)
 	}
 }
@@ -108,7 +108,7 @@ func (t *site) names(l *location) {
 	folder, is := strings.CutSuffix(l.path, "/")
 	if !is {
 		if t.keepsOut(l) {
-			l.add(plan.Cond{Path: l.path + "**", Except: []string{l.path + "/"}}, draft.Denied(404), l.block.At()+": other names that begin like the folder")
+			l.add(plan.Cond{Path: l.path + "**", Except: []string{l.path + "/"}}, plan.Deny(404), l.block.At()+": other names that begin like the folder")
 		}
 		return
 	}
@@ -121,7 +121,7 @@ func (t *site) names(l *location) {
 	case o == nil, !t.keepsOut(o) && (!answers || o.passes()):
 		return
 	}
-	do := draft.Denied(404)
+	do := plan.Deny(404)
 	switch {
 	case l.own("return") != nil:
 	case l.passes():
@@ -177,38 +177,36 @@ func (t *site) passwordDoes(l *location) bool {
 }
 
 // either makes a password needless for the addresses that are let in.
-func (t *site) either(l *location, node *draft.Node) {
+func (t *site) either(l *location, r *plan.Route) {
 	d := l.last("satisfy")
 	if d == nil || d.Arg(0) != "any" {
 		t.im.Standard(d, "an address and a password are both required")
 		return
 	}
-	auth, access := node.Get("auth"), node.Get("access")
 	switch {
-	case auth == nil || len(l.all("allow", "deny")) == 0:
+	case r.Auth.None() || len(l.all("allow", "deny")) == 0:
 		t.im.Standard(d, "there is one thing to satisfy alone")
-	case access == nil && t.passwordDoes(l) && len(l.all("allow")) == 0:
+	case r.Access.None() && t.passwordDoes(l) && len(l.all("allow")) == 0:
 		t.im.Used(d)
-	case access == nil || access.Get("allow") == nil || access.Get("deny") != nil:
+	case r.Access.Allow == nil || r.Access.Deny != nil:
 		t.im.Leave(d, "an address and a password are both required here, where nginx took either: write the addresses into auth.except")
 	default:
 		t.im.Used(d)
-		auth.Set("except", access.Get("allow"))
-		node.Remove("access")
+		r.Auth.Except, r.Access = r.Access.Allow, plan.Access{}
 	}
 }
 
 // guard sets access, sign-in and rate limits.
-func (t *site) guard(l *location, node, access *draft.Node) {
-	if access != nil {
-		node.Set("access", access)
+func (t *site) guard(l *location, r *plan.Route, access plan.Access) {
+	if !access.None() {
+		r.Access = access
 	}
-	t.rateLimit(l, node)
+	t.rateLimit(l, r)
 }
 
 // answers adds a location that answers with return: as a rule where it may use captures,
 // else as a route.
-func (t *site) answers(l *location, answer *draft.Node) {
+func (t *site) answers(l *location, answer plan.Action) {
 	if l.kind == regexLocation {
 		comment := l.block.At()
 		if slices.ContainsFunc(l.block.Words(), plan.LooksAhead) {
@@ -218,8 +216,9 @@ func (t *site) answers(l *location, answer *draft.Node) {
 		l.whole = true
 		return
 	}
-	t.routeOptions(l, answer)
-	t.route(l, answer)
+	r := &plan.Route{Action: answer}
+	t.routeOptions(l, r)
+	t.route(l, r)
 }
 
 // internal is the line that keeps clients out of a location; those within it have it, too.
@@ -243,9 +242,9 @@ func (t *site) internal(l *location) {
 		t.php = l
 	}
 	if folder, is := strings.CutSuffix(l.path, "/"); is && folder != "" && l.passes() {
-		l.apart = append(l.apart, plan.Rule{If: plan.Cond{Path: folder}, Do: draft.Denied(404), Note: l.block.At()}) // nginx leads from there to the path with a slash
+		l.apart = append(l.apart, plan.Rule{If: plan.Cond{Path: folder}, Do: plan.Deny(404), Note: l.block.At()}) // nginx leads from there to the path with a slash
 	}
-	t.answers(l, draft.Denied(404))
+	t.answers(l, plan.Deny(404))
 }
 
 func (t *site) isErrorPage(l *location) bool {
@@ -288,7 +287,7 @@ func (t *site) limitExcept(l *location) {
 		}
 		c := l.match()
 		c.Method = methods
-		l.add(c, draft.Denied(403), d.At())
+		l.add(c, plan.Deny(403), d.At())
 	}
 }
 
@@ -311,7 +310,7 @@ func (t *site) subrequests(l *location) {
 }
 
 // job translates the directive that answers; nil if that cannot be translated.
-func (t *site) job(l *location) *draft.Node {
+func (t *site) job(l *location) *plan.Route {
 	for _, name := range []string{"uwsgi_pass", "scgi_pass", "memcached_pass", "content_by_lua_block", "content_by_lua_file", "js_content", "perl", "empty_gif", "stub_status"} {
 		d := l.own(name)
 		if d == nil {
@@ -350,30 +349,27 @@ func notAJob(name string) string {
 
 // routeOptions translates the directives that go with any job: auth_basic, error_page,
 // add_header, client_max_body_size, access_log.
-func (t *site) routeOptions(l *location, node *draft.Node) {
-	if node.Get("deny") == nil && t.passwords(l, node) {
+func (t *site) routeOptions(l *location, r *plan.Route) {
+	if r.Deny == 0 && t.passwords(l, r) {
 		t.im.Used(l.last("auth_basic"), l.last("auth_basic_user_file"))
 	}
-	t.either(l, node)
-	if errors := t.errors(l, node); errors.Len() > 0 {
-		node.Set("errors", errors.Flow())
-		t.intercepts(l, node)
-	}
-	t.headers(l, node)
-	t.bodySize(l, node)
+	t.either(l, r)
+	t.errors(l, r)
+	t.headers(l, r)
+	t.bodySize(l, r)
 	if d := l.last("access_log"); d != nil && d.Arg(0) == "off" && (l.own("access_log") != nil || t.server.own("access_log") == d) {
 		t.im.Used(d)
-		node.Set("no_log", draft.Number(true))
+		r.NoLog = true
 	}
 	if d := l.own("access_log"); d != nil && d.Arg(0) != "off" {
 		t.im.Standard(d, "there is one access log for all sites; its lines have the host with format: json")
 	}
 }
 
-func (t *site) passwords(l *location, node *draft.Node) bool {
+func (t *site) passwords(l *location, r *plan.Route) bool {
 	d, file := l.last("auth_basic"), l.last("auth_basic_user_file")
 	if l.authURL != "" {
-		l.asks(node)
+		r.Auth = plan.Auth{URL: l.authURL, Copy: l.copies}
 		return d != nil // it is off
 	}
 	if d == nil {
@@ -386,16 +382,12 @@ func (t *site) passwords(l *location, node *draft.Node) bool {
 		t.Close(d, "name a file of passwords in auth (see docs/routes.md)")
 		return false
 	}
-	auth := draft.Map().Set("realm", draft.Text(d.Arg(0))).Set("file", draft.Text(t.im.path(file.Arg(0))))
-	if l.userField != "" {
-		auth.Set("user_header", draft.Text(l.userField))
-	}
-	node.Set("auth", auth.Flow())
+	r.Auth = plan.Auth{Realm: d.Arg(0), File: t.im.path(file.Arg(0)), UserHeader: l.userField}
 	return true
 }
 
 // bodySize translates client_max_body_size where it is not of all sites.
-func (t *site) bodySize(l *location, node *draft.Node) {
+func (t *site) bodySize(l *location, r *plan.Route) {
 	d := l.last("client_max_body_size")
 	if d == nil {
 		return
@@ -410,11 +402,8 @@ func (t *site) bodySize(l *location, node *draft.Node) {
 	}
 	t.im.Used(d)
 	if slices.Contains(l.list, d) || slices.Contains(t.server.list, d) || l.outer != nil && slices.Contains(l.outer.list, d) {
-		if node.Get("body_bytes") != nil {
-			return
-		}
-		if slices.ContainsFunc([]string{"proxy", "cache", "php", "try"}, func(k string) bool { return node.Get(k) != nil }) || t.php != nil {
-			node.Set("body_bytes", draft.Number(v))
+		if r.Body == "" && (r.Passes() || r.PHP.To != nil || r.Try != nil || t.php != nil) {
+			r.Body = v
 		}
 		return
 	}
@@ -423,37 +412,27 @@ func (t *site) bodySize(l *location, node *draft.Node) {
 
 // errors translates error_page. An application's own answers keep their bodies
 // unless nginx was to look at them.
-func (t *site) errors(l *location, node *draft.Node) *draft.Node {
-	pages := draft.Map()
+func (t *site) errors(l *location, r *plan.Route) {
 	t.im.Used(l.last("proxy_intercept_errors"), l.last("fastcgi_intercept_errors"))
 	fallback := t.missingLeadsTo(l)
 	for _, d := range l.all("error_page") {
-		if node.Get("try") != nil && fallback != "" && d.String() == "error_page 404 = "+fallback {
+		if r.Try != nil && fallback != "" && d.String() == "error_page 404 = "+fallback {
 			t.im.Used(d)
 			continue
 		}
 		page, statuses := t.errorPage(d)
-		if page == "" {
-			continue
-		}
 		for _, s := range statuses {
-			if node.Get("try") != nil && s == "404" && strings.HasPrefix(page, "@") {
-				continue
+			if r.Try == nil || s != "404" || !strings.HasPrefix(page, "@") {
+				r.Errors.Set(s, page)
 			}
-			pages.Set(s, draft.Text(page))
 		}
 	}
-	return pages
-}
-
-// intercepts translates proxy_intercept_errors.
-func (t *site) intercepts(l *location, node *draft.Node) {
 	name := "proxy_intercept_errors"
-	if node.Get("php") != nil {
+	if r.PHP.To != nil {
 		name = "fastcgi_intercept_errors"
 	}
-	if d := l.last(name); d != nil && d.Arg(0) == "on" && node.Get("errors") != nil {
-		node.Set("intercept_errors", draft.Number(true))
+	if d := l.last(name); d != nil && d.Arg(0) == "on" && r.Errors != nil {
+		r.Intercept = true
 	}
 }
 

@@ -75,7 +75,7 @@ func TestConfigs(t *testing.T) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			list := read(t, filepath.Base(file))
 			node, report := Translate(list, options())
-			text := report.File("Written by: millrace import nginx "+filepath.Base(file), node)
+			text := report.File("Written by: millrace import nginx "+filepath.Base(file), node.Share())
 			importertest.Golden(t, strings.TrimSuffix(file, ".conf")+".yaml", text, *update)
 		})
 	}
@@ -145,14 +145,14 @@ func TestLines(t *testing.T) {
 		"location / { satisfy any; allow 10.0.0.0/8; deny all; auth_basic x; auth_basic_user_file p; root /r; }":           "auth: {realm: x, file: /etc/nginx/p, except: ['10.0.0.0/8']}",
 		"location / { satisfy any; deny all; auth_basic x; auth_basic_user_file p; root /r; }":                             "auth: {realm: x, file: /etc/nginx/p}",
 		"location / { proxy_pass http://h:1; expires 1h; add_header Cache-Control public; }":                               "set: {Cache-Control: 'max-age=3600, public'}",
-		`root /r; index index.php; location / { try_files $uri $uri/ /index.php$request_uri; } location ~ \.php$ { fastcgi_pass 127.0.0.1:9000; fastcgi_hide_header X-Powered-By; }`: "headers:\n          remove: [X-Powered-By]\n        php:\n          to: '127.0.0.1:9000'\n          only: '\\.php$'\n          front: 'index.php{path}'",
+		`root /r; index index.php; location / { try_files $uri $uri/ /index.php$request_uri; } location ~ \.php$ { fastcgi_pass 127.0.0.1:9000; fastcgi_hide_header X-Powered-By; }`: "php:\n          to: '127.0.0.1:9000'\n          only: '\\.php$'\n          front: 'index.php{path}'\n        headers:\n          remove: [X-Powered-By]",
 		"root /r; location / { try_files $uri /index.php; } location ~ ^/index\\.php(/|$) { fastcgi_pass 127.0.0.1:9000; }":                                                          "only: '^/index\\.php(/|$)'",
 		"root /r; location / { try_files $uri /index.php; } location ~ \\.php(/|$) { fastcgi_pass 127.0.0.1:9000; fastcgi_param HTTPS on; }":                                         "to: '127.0.0.1:9000'\n          params: {HTTPS: 'on'}\n",
-		"root /r; client_max_body_size 5m; location / { try_files $uri /index.php; } location ~ \\.php { fastcgi_pass 127.0.0.1:9000; }":                                             "body_bytes: 5MiB\n        php:",
+		"root /r; client_max_body_size 5m; location / { try_files $uri /index.php; } location ~ \\.php { fastcgi_pass 127.0.0.1:9000; }":                                             "php: '127.0.0.1:9000'\n        body_bytes: 5MiB",
 		"location / { proxy_pass http://h:1; } location ~ /\\.(?!ok) { deny all; }":                                                                                                  "- {regex: '/\\.', except: ['~^(?:/\\.(?:ok)|/[^./]|[^/])*/?$'], deny: {}}",
 		"root /r; location ~ ^/(?!api/.+)x { return 403; }":                                                                                                                          "- {regex: '^/x', except: ['~^/(?:api/.+)'], deny: {}}",
 		"root /r; location / { try_files $uri @front; } location @front { rewrite ^ /app.html; }":                                                                                    "try: ['{path}', /app.html]",
-		"root /r; add_header A 1 always; location = /x { return 403; } location ~ y { deny all; } location /z { add_header A 1 always; add_header B 2 always; }":                     "headers:\n      set:\n        A: '1'\n    routes:",
+		"root /r; add_header A 1 always; location = /x { return 403; } location ~ y { deny all; } location /z { add_header A 1 always; add_header B 2 always; }":                     "headers:\n      set: {A: '1'}\n    routes:",
 		"root /r; if ($request_uri ~ ^/old/(.*)) { return 301 /new/$1; }":                                                                                                            "redirect: {to: '/new/{1}', status: 301}",
 		"root /r; if ($uri ~ ^/old/(.*)) { return 301 /new/$1; }":                                                                                                                    "redirect: {to: '/new/{1}?', status: 301}",
 		"location / { proxy_pass http://h:1; proxy_set_header Proxy \"\"; proxy_set_header TE x; proxy_set_header X-A b; }":                                                          "request_headers: {set: {X-A: b}}",

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/importer/draft"
 	"millrace/importer/plan"
 )
 
@@ -141,7 +140,7 @@ func (t *site) ordered() {
 
 // rewrites reports whether a location changes paths.
 func (l *location) rewrites() bool {
-	return slices.ContainsFunc(l.rules, func(r rule) bool { return r.Is("rewrite") && r.line != nil })
+	return slices.ContainsFunc(l.rules, func(r rule) bool { return r.Do.Rewrite != "" && r.line != nil })
 }
 
 // rewriting reports whether a location changes paths, and whether such a path may
@@ -149,12 +148,11 @@ func (l *location) rewrites() bool {
 func (t *site) rewriting() (some, chain bool) {
 	for _, l := range t.locations {
 		for _, r := range l.rules {
-			to := r.Do.Get("rewrite")
-			if to == nil || r.line == nil {
+			if r.Do.Rewrite == "" || r.line == nil {
 				continue
 			}
 			some = true
-			begins, _, _ := strings.Cut(to.Plain(), "{")
+			begins, _, _ := strings.Cut(r.Do.Rewrite, "{")
 			chain = chain || slices.ContainsFunc(t.locations, func(o *location) bool {
 				return o != l && o.rewrites() && (o.kind == regexLocation || strings.HasPrefix(o.path, begins) || strings.HasPrefix(begins, o.path))
 			})
@@ -183,15 +181,15 @@ func (t *site) closeOvertaken() {
 	}
 	for i, l := range visited.visited {
 		for j, r := range l.rules {
-			if !r.Is("rewrite") || r.line == nil {
+			to := r.Do.Rewrite
+			if to == "" || r.line == nil {
 				continue
 			}
-			to := r.Do.Get("rewrite").Plain()
 			guarded := func(o *location) bool { return o != l && t.keepsOut(o) && may(o, to) }
 			takes := func(o *location) bool { return may(o, to) && (o.kind == regexLocation || o != l && o.outer != nil) }
 			if slices.ContainsFunc(visited.visited[:i], guarded) && slices.ContainsFunc(visited.visited[i:], takes) {
 				t.im.Leave(r.line, "another location keeps clients out of the path that this makes, and here a later one would answer: it answers 501 until you have written it as a rule behind the others")
-				l.rules[j].Do = draft.NotImplemented()
+				l.rules[j].Do = plan.NotImplemented()
 			}
 		}
 	}
@@ -254,7 +252,7 @@ func (o *ordering) level(outer *location, g region) {
 			continue
 		}
 		o.own(l, g)
-		shorter := func(s *location) bool { return len(s.rules) > 0 && strings.HasPrefix(l.path, s.path) }
+		shorter := func(s *location) bool { return (len(s.rules) > 0 || s.first) && strings.HasPrefix(l.path, s.path) }
 		if l.first || outer != nil || slices.ContainsFunc(rest[i+1:], shorter) {
 			o.end(l, g)
 		}
@@ -357,7 +355,7 @@ func (o *ordering) own(l *location, g region) {
 	o.visited = append(o.visited, l)
 	for _, r := range l.rules {
 		switch {
-		case !o.rewrites && (r.then || r.Is("rewrite")):
+		case !o.rewrites && (r.then || r.Do.Rewrite != ""):
 			continue
 		case !r.then:
 			r.If = confined(r.If, l, g)
@@ -368,7 +366,7 @@ func (o *ordering) own(l *location, g region) {
 
 // end leads to the route of a location, unless its rules answer everything.
 func (o *ordering) end(l *location, g region) {
-	if l.node == nil || l.whole {
+	if l.job == nil || l.whole {
 		return
 	}
 	c := l.match()

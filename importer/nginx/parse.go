@@ -36,30 +36,7 @@ func (l *loader) load(name string, depth int) ([]*draft.Directive, error) {
 	return list, draft.At(err, name, p.line)
 }
 
-// include is what stands in the files that a pattern names.
-func (l *loader) include(d *draft.Directive, depth int) ([]*draft.Directive, error) {
-	if len(d.Args) != 1 || d.Opens {
-		return nil, errors.New("include takes one file")
-	}
-	if depth >= draft.MaxDepth {
-		return nil, fmt.Errorf("includes are nested more than %d deep: %s includes itself", draft.MaxDepth, d.File)
-	}
-	names, err := l.Names(d.Arg(0), l.dir)
-	if err != nil {
-		return nil, err
-	}
-	var all []*draft.Directive
-	for _, name := range names {
-		list, err := l.load(name, depth+1)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, list...)
-	}
-	return all, nil
-}
-
-// parser makes directives of words.
+// parser reads one file.
 type parser struct {
 	lexer
 	loader   *loader
@@ -75,9 +52,9 @@ func (p *parser) block(depth int) (list []*draft.Directive, err error) {
 		case end:
 			return list, nil
 		case d.Name == "include":
-			more, err := p.loader.include(d, p.includes)
+			more, err := p.loader.Include(d, p.loader.dir, p.includes, p.loader.load)
 			if err != nil {
-				return nil, draft.Included(err)
+				return nil, err
 			}
 			list = append(list, more...)
 		default:

@@ -89,7 +89,7 @@ func TestBad(t *testing.T) {
 		"a 'b;\n":                     "a.conf:1: a quote is not closed",
 		"include;":                    "include takes one file",
 		"include none;":               "file does not exist",
-		"x;\ninclude a.conf;":         "includes itself",
+		"x;\ninclude a.conf;":         "include itself?",
 		"include b.conf;":             "b.conf:2: a quote is not closed (included in a.conf:1)",
 		"x_by_lua_block { a = '}'":    "a block of Lua is not closed",
 		strings.Repeat("a {", 40):     "nested more than",

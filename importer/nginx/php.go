@@ -9,11 +9,12 @@ import (
 
 	"millrace/importer/draft"
 	"millrace/importer/plan"
+	"millrace/internal/route/headers"
 )
 
 // fastcgi translates a location with fastcgi_pass. "location ~ \.php$" becomes the php of
 // the routes with the same files (mergePHP), any other a route of its own.
-func (t *site) fastcgi(l *location) *draft.Node {
+func (t *site) fastcgi(l *location) *plan.Route {
 	own := l.own("auth_basic") != nil || l.own("auth_request") != nil || len(l.each("allow"))+len(l.each("deny"))+len(l.each("limit_req")) > 0
 	if !own && l.kind == regexLocation && (l.covers("/index.php") || l.covers("/x.php")) && t.php == nil && l.outer == nil {
 		t.php = l
@@ -37,7 +38,7 @@ func (t *site) fastcgi(l *location) *draft.Node {
 			php.Front = strings.TrimPrefix(name, "index.php")
 		}
 	}
-	return draft.Map().Set("static", draft.Map().Set("root", draft.Text(root)).Flow()).Set("php", php.Node())
+	return &plan.Route{Static: plan.Static{Root: root}, PHP: *php}
 }
 
 // hasFiles reports whether a prefix location serves files of the same folder, that for all
@@ -110,17 +111,9 @@ func (t *site) phpOptions(l *location) *plan.PHP {
 	if i := t.im.Take(l.last("fastcgi_index")); i != nil && i.Arg(0) != "index.php" {
 		o.Index = i.Arg(0)
 	}
-	for name, to := range map[string]*string{"fastcgi_read_timeout": &o.Timeout, "fastcgi_connect_timeout": &o.Connect} {
-		if times := l.last(name); times != nil {
-			if v, ok := duration(times.Arg(0)); ok {
-				*to = v
-				t.im.Used(times)
-			}
-		}
-	}
-	if send := l.last("fastcgi_send_timeout"); send != nil {
-		t.im.Standard(send, "php.timeout is for both directions")
-	}
+	t.value(l, "fastcgi_read_timeout", duration, "set php.timeout", &o.Timeout)
+	t.value(l, "fastcgi_connect_timeout", duration, "set php.connect", &o.Connect)
+	t.im.Standard(l.last("fastcgi_send_timeout"), "php.timeout is for both directions")
 	t.im.Standard(l.own("try_files"), "a script that is not there is not run")
 	expr := l.expr
 	if script, is := strings.CutSuffix(expr, "(/|$)"); is && l.own("try_files") != nil && l.own("try_files").Arg(0) == "$uri" {
@@ -212,7 +205,7 @@ func (t *site) mergePHP() {
 	}
 	for _, l := range t.locations {
 		switch {
-		case !t.filesFor(l, t.php) || l.node.Get("static") == nil:
+		case l.job == nil || !t.filesFor(l, t.php) || l.job.Static.Root == "":
 		case strings.HasSuffix(l.key, "/"):
 			t.addPHP(l, *options)
 		default:
@@ -224,16 +217,15 @@ func (t *site) mergePHP() {
 // folderPHP handles a prefix without a slash at its end: php covers folders, so the folder
 // of that name gets a route of its own.
 func (t *site) folderPHP(l *location, options plan.PHP) {
-	folderName := path.Join(l.node.Get("static").Get("root").Plain(), l.path)
+	folderName := path.Join(l.job.Static.Root, l.path)
 	if !slices.Contains(l.last("index").Words(), "index.php") || !t.im.options.IsDir(folderName) {
 		return
 	}
 	folder := *l
-	folder.key, folder.node = l.path+"/", l.node.Clone()
-	static := folder.node.Get("static")
-	static.Set("root", draft.Text(folderName))
+	folder.key, folder.job = l.path+"/", l.job.Clone()
+	folder.job.Static.Root = folderName
 	t.addPHP(&folder, options)
-	t.route(&folder, folder.node)
+	t.route(&folder, folder.job)
 	l.add(plan.Cond{Path: folder.key}, plan.To(folder.key), "")
 }
 
@@ -272,27 +264,24 @@ func (t *site) addPHP(l *location, php plan.PHP) {
 		case name != "index.php":
 			php.Front = name
 		}
-		l.node.Remove("try")
+		l.job.Try = nil
 	case strings.HasSuffix(front, ".php"):
 		php.Front = "off"
 	default:
 		php.Front = "off"
-		if l.node.Get("try") != nil && strings.HasPrefix(front, "=") {
-			l.node.Remove("try")
+		if strings.HasPrefix(front, "=") {
+			l.job.Try = nil
 		}
 	}
-	var hidden []string
+	if d := l.last("index"); d != nil && !strings.HasSuffix(d.Arg(0), ".php") {
+		t.im.Partly(d, "beside PHP, a folder's index.php comes before its pages")
+	}
 	for _, d := range t.php.all("fastcgi_hide_header") {
-		hidden = append(hidden, d.Arg(0))
+		l.job.Headers.Put(plan.Answers{}, headers.Remove, d.Arg(0), "")
 		t.im.Used(d)
 	}
-	if len(hidden) > 0 {
-		l.node.Child("headers").Set("remove", draft.Texts(hidden...))
-	}
-	t.bodySize(l, l.node)
-	l.node.Remove("intercept_errors") // proxy_intercept_errors is not for PHP
-	if d := t.php.last("fastcgi_intercept_errors"); d != nil && d.Arg(0) == "on" && l.node.Get("errors") != nil {
-		l.node.Set("intercept_errors", draft.Number(true))
-	}
-	l.node.Set("php", php.Node())
+	t.bodySize(l, l.job)
+	d := t.php.last("fastcgi_intercept_errors") // proxy_intercept_errors is not for PHP
+	l.job.Intercept = d != nil && d.Arg(0) == "on" && l.job.Errors != nil
+	l.job.PHP = php
 }

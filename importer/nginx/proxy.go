@@ -166,7 +166,7 @@ func (t *site) proxyTarget(l *location, d *draft.Directive) (*target, error) {
 	out.proxy = u.proxy
 	for _, s := range u.servers {
 		if strings.HasPrefix(s, "unix:") {
-			out.to = append(out.to, s)
+			out.to = draft.AppendNew(out.to, s)
 			continue
 		}
 		if _, _, err := net.SplitHostPort(s); err != nil {
@@ -175,7 +175,7 @@ func (t *site) proxyTarget(l *location, d *draft.Directive) (*target, error) {
 				s += ":80"
 			}
 		}
-		out.to = append(out.to, scheme+"://"+s)
+		out.to = draft.AppendNew(out.to, scheme+"://"+s)
 	}
 	if len(out.to) == 0 {
 		return nil, fmt.Errorf("upstream %s has no server", host)
@@ -184,7 +184,7 @@ func (t *site) proxyTarget(l *location, d *draft.Directive) (*target, error) {
 }
 
 // proxy translates a location that passes requests on.
-func (t *site) proxy(l *location, d *draft.Directive) *draft.Node {
+func (t *site) proxy(l *location, d *draft.Directive) *plan.Route {
 	to, err := t.proxyTarget(l, d)
 	if err != nil {
 		t.im.Leave(d, err.Error())
@@ -215,12 +215,16 @@ func (t *site) proxy(l *location, d *draft.Directive) *draft.Node {
 	t.proxyRewrites(l, o)
 	t.proxyRedirects(l, o)
 	t.proxyRetries(l, o)
-	job := t.cache(l, o)
-	node := draft.Map().Set(job, o.Node())
+	r := &plan.Route{}
+	if t.cache(l, o) {
+		r.Cache = *o
+	} else {
+		r.Proxy = *o
+	}
 	if d := l.own("try_files"); d != nil {
 		t.im.Leave(d, "a route with files passes on what is no file by a named route: write static and try here, and this proxy as a route like @app")
 	}
-	return node
+	return r
 }
 
 // proxyPath translates the path of a proxy_pass, which comes in the place of the
@@ -319,40 +323,35 @@ func (t *site) proxyRewrites(l *location, o *plan.Proxy) {
 	}
 }
 
+// value takes over what a directive says that holds in a location, as far as read takes it;
+// do says what is to be done where it does not.
+func (t *site) value(l *location, name string, read func(string) (string, bool), do string, to ...*string) {
+	d := l.last(name)
+	if d == nil {
+		return
+	}
+	v, ok := read(d.Arg(0))
+	if !ok {
+		t.im.Leave(d, do)
+		return
+	}
+	t.im.Used(d)
+	for _, p := range to {
+		*p = v
+	}
+}
+
 func (t *site) proxyTimes(l *location, o *plan.Proxy) {
-	for _, e := range []struct {
-		names string
-		to    []*string
-	}{
-		{"proxy_connect_timeout grpc_connect_timeout", []*string{&o.ConnectTimeout}},
-		{"proxy_read_timeout grpc_read_timeout", []*string{&o.HeaderTimeout, &o.BodyTimeout}},
-		{"proxy_send_timeout grpc_send_timeout", nil},
-	} {
-		for name := range strings.FieldsSeq(e.names) {
-			d := l.last(name)
-			if d == nil {
-				continue
-			}
-			v, ok := duration(d.Arg(0))
-			switch {
-			case e.to == nil:
-				t.im.Standard(d, "body_timeout is for both directions")
-			case !ok:
-				t.im.Leave(d, "set connect_timeout, or header_timeout and body_timeout")
-			default:
-				t.im.Used(d)
-				for _, to := range e.to {
-					*to = v
-				}
-			}
-		}
+	for _, kind := range []string{"proxy", "grpc"} {
+		t.value(l, kind+"_connect_timeout", duration, "set connect_timeout", &o.ConnectTimeout)
+		t.value(l, kind+"_read_timeout", duration, "set header_timeout and body_timeout", &o.HeaderTimeout, &o.BodyTimeout)
+		t.im.Standard(l.last(kind+"_send_timeout"), "body_timeout is for both directions")
 	}
 }
 
 // proxyHeaders translates what upstreams are told.
 func (t *site) proxyHeaders(l *location, o *plan.Proxy, to *target) {
-	fields := &plan.Fields{Requests: true}
-	o.Host, o.Fields = to.hostName, fields
+	o.Host, o.Fields = to.hostName, plan.Fields{Requests: true}
 	for _, d := range l.all("proxy_set_header", "grpc_set_header") {
 		name, value := d.Arg(0), d.Arg(1)
 		switch strings.ToLower(name) {
@@ -391,7 +390,7 @@ func (t *site) proxyHeaders(l *location, o *plan.Proxy, to *target) {
 				op = headers.Remove // whatever the upstream takes it for
 			}
 		}
-		if why := fields.Put(plan.Answers{}, op, name, text); why != "" {
+		if why := o.Fields.Put(plan.Answers{}, op, name, text); why != "" {
 			t.im.Standard(d, why)
 			continue
 		}
@@ -429,27 +428,14 @@ func (t *site) headerText(value string) (string, error) {
 }
 
 func (t *site) proxyTLS(l *location, o *plan.Proxy) {
-	for _, e := range []struct {
-		name string
-		to   *string
-	}{
-		{"proxy_ssl_trusted_certificate", &o.TLS.CA}, {"proxy_ssl_certificate", &o.TLS.Cert}, {"proxy_ssl_certificate_key", &o.TLS.Key},
-	} {
-		if d := l.last(e.name); d != nil {
-			*e.to = t.im.path(d.Arg(0))
-			t.im.Used(d)
-		}
-	}
-	if d := l.last("proxy_ssl_name"); d != nil && !strings.Contains(d.Arg(0), "$") {
-		o.TLS.ServerName = d.Arg(0)
-		t.im.Used(d)
-	} else if d != nil {
-		t.im.Leave(d, "set tls.server_name of the proxy")
-	}
+	file := func(name string) (string, bool) { return t.im.path(name), true }
+	t.value(l, "proxy_ssl_trusted_certificate", file, "", &o.TLS.CA)
+	t.value(l, "proxy_ssl_certificate", file, "", &o.TLS.Cert)
+	t.value(l, "proxy_ssl_certificate_key", file, "", &o.TLS.Key)
+	plainName := func(name string) (string, bool) { return name, !strings.Contains(name, "$") }
+	t.value(l, "proxy_ssl_name", plainName, "set tls.server_name of the proxy", &o.TLS.ServerName)
 	for _, name := range []string{"proxy_ssl_server_name", "proxy_ssl_session_reuse", "proxy_ssl_protocols", "proxy_ssl_ciphers", "proxy_ssl_verify_depth"} {
-		if d := l.last(name); d != nil {
-			t.im.Standard(d, "upstreams are told the name (SNI), over TLS 1.2 or 1.3")
-		}
+		t.im.Standard(l.last(name), "upstreams are told the name (SNI), over TLS 1.2 or 1.3")
 	}
 	verify := l.last("proxy_ssl_verify")
 	t.im.Used(verify)
@@ -510,7 +496,5 @@ func (t *site) proxyRetries(l *location, o *plan.Proxy) {
 		}
 		t.im.Used(d)
 	}
-	if d := l.last("proxy_next_upstream_timeout"); d != nil {
-		t.im.Standard(d, "retries have a budget instead of a time")
-	}
+	t.im.Standard(l.last("proxy_next_upstream_timeout"), "retries have a budget instead of a time")
 }

@@ -31,7 +31,7 @@ func (t *site) invalidReferer() ([]way, error) {
 		return nil, errors.New("its expressions cannot be one of up to 1000 bytes")
 	}
 	t.im.Used(lists...)
-	return header("Referer", expr), nil
+	return one(plan.Header("Referer", expr), nil)
 }
 
 // referers are expressions for the values of Referer that words stand for.

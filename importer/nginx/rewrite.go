@@ -23,11 +23,11 @@ func (t *site) serverRules() bool {
 	if l.fallback != "" {
 		t.fallback = l.fallback
 	}
-	if answer == nil {
+	if answer.None() {
 		return false
 	}
 	l.key = "/"
-	t.route(l, answer)
+	t.route(l, &plan.Route{Action: answer})
 	for _, d := range t.server.list {
 		if d.Name == "location" {
 			t.im.unreachable(d)
@@ -46,28 +46,26 @@ func (im *importer) unreachable(d *draft.Directive) {
 
 // phase translates the directives of the rewrite module in their order, as rules of a
 // location. What it returns answers every request that they let through.
-func (t *site) phase(sc *scope, l *location) *draft.Node {
+func (t *site) phase(sc *scope, l *location) plan.Action {
 	answer := t.phaseLines(sc, l)
 	// Behind a rewrite without a flag nginx goes on in the block: what refuses there does
 	// so for the paths that came, and an answer there is for those, too.
 	late := slices.DeleteFunc(slices.Clone(l.rules), func(r rule) bool { return !r.late })
 	l.rules = slices.DeleteFunc(l.rules, func(r rule) bool { return r.late })
-	if answer == nil {
+	if answer.None() {
 		l.rules = append(l.rules, late...)
 	}
 	return answer
 }
 
-func (t *site) phaseLines(sc *scope, l *location) *draft.Node {
+func (t *site) phaseLines(sc *scope, l *location) plan.Action {
 	for _, d := range sc.list {
 		switch d.Name {
 		case "return":
 			answer, err := t.returned(d, l)
 			if err != nil {
 				t.im.Leave(d, err.Error())
-				if answer = refusal(d); answer == nil {
-					answer = draft.Denied(404)
-				}
+				answer = cmp.Or(refusal(d), plan.Deny(404))
 			} else {
 				t.im.Used(d)
 			}
@@ -85,7 +83,7 @@ func (t *site) phaseLines(sc *scope, l *location) *draft.Node {
 			}
 		}
 	}
-	return nil
+	return plan.Action{}
 }
 
 // captures are the names of an expression's groups, for templates.
@@ -135,7 +133,7 @@ func (t *site) text(text, expr string) (string, error) {
 }
 
 // returned translates return.
-func (t *site) returned(d *draft.Directive, l *location) (*draft.Node, error) {
+func (t *site) returned(d *draft.Directive, l *location) (plan.Action, error) {
 	status, err := strconv.Atoi(d.Arg(0))
 	text := d.Arg(1)
 	if err != nil {
@@ -149,28 +147,28 @@ func (t *site) returned(d *draft.Directive, l *location) (*draft.Node, error) {
 	case status >= 300 && status < 400 && status != 304:
 		to, err := t.text(text, expr)
 		if err != nil {
-			return nil, fmt.Errorf("write the redirect by hand: %w", err)
+			return plan.Action{}, fmt.Errorf("write the redirect by hand: %w", err)
 		}
 		return plan.Redirect(address(withoutQuery(text, to)), status)
 	case status == 444:
 		t.im.Standard(d, "a connection is not closed without an answer: 403")
-		return draft.Denied(403), nil
+		return plan.Deny(403), nil
 	case len(d.Args) > 1 && err == nil && strings.Contains(text, "$"):
 		if text, err = template(text, nil, t.captures("")); err != nil {
-			return nil, fmt.Errorf("texts of respond have no variables: %w", err)
+			return plan.Action{}, fmt.Errorf("texts of respond have no variables: %w", err)
 		}
 	}
 	return plan.Answer(status, text, t.contentType(l))
 }
 
-// refusal stands for a return that cannot be translated and keeps clients out; nil if it
+// refusal stands for a return that cannot be translated and keeps clients out; none if it
 // keeps nobody out.
-func refusal(d *draft.Directive) *draft.Node {
+func refusal(d *draft.Directive) plan.Action {
 	status, err := strconv.Atoi(d.Arg(0))
 	if err != nil || status < 400 {
-		return nil
+		return plan.Action{}
 	}
-	return cmp.Or(plan.Refuse(status), draft.Denied(403))
+	return cmp.Or(plan.Refuse(status), plan.Deny(403))
 }
 
 // contentType is that of a text of return.
@@ -243,12 +241,12 @@ func (t *site) rewrite(d *draft.Directive, l *location, when plan.Cond) {
 	if except != "" {
 		c.Except = append(c.Except, "~"+except)
 	}
-	var do *draft.Node
+	var do plan.Action
 	switch {
 	case err != nil:
 	case stays && !t.answersAlike(l, target):
 		t.im.Leave(d, "its location answers for the path that this makes, and here another one would: it answers 501 until you have written it as a route and a rule")
-		do = draft.NotImplemented()
+		do = plan.NotImplemented()
 	default:
 		do, err = t.target(c, target, expr, flag == "permanent", redirects)
 	}
@@ -256,7 +254,7 @@ func (t *site) rewrite(d *draft.Directive, l *location, when plan.Cond) {
 		t.im.Leave(d, fmt.Sprintf("write it as a rule: %v", err))
 		return
 	}
-	if do.Get("rewrite").Plain() == "{path}" {
+	if do.Rewrite == "{path}" {
 		t.im.Standard(d, "the path that came is passed on")
 		return
 	}
@@ -276,11 +274,11 @@ func (t *site) answersAlike(l *location, target string) bool {
 }
 
 // target is what a rewrite makes of a request for which a condition holds.
-func (t *site) target(c plan.Cond, target, expr string, permanent, redirects bool) (*draft.Node, error) {
+func (t *site) target(c plan.Cond, target, expr string, permanent, redirects bool) (plan.Action, error) {
 	bare, dropQuery := strings.CutSuffix(target, "?")
 	to, err := t.text(bare, expr)
 	if err != nil {
-		return nil, err
+		return plan.Action{}, err
 	}
 	if all, noSlash := everything(expr); all && !noSlash && c.Regex == "" {
 		to = strings.ReplaceAll(to, "{1}", "{path}")

@@ -186,7 +186,7 @@ func (t *site) onlyNamed() {
 		t.Close(t.server.Line, err.Error())
 		return
 	}
-	t.Add(plan.Rule{If: plan.Cond{Header: map[string]string{"Host": plan.Match(hosts, true)}}, Do: draft.Denied(404), Note: "other names than ~" + t.server.expr})
+	t.Add(plan.Rule{If: plan.Cond{Header: map[string]string{"Host": plan.Match(hosts, true)}}, Do: plan.Deny(404), Note: "other names than ~" + t.server.expr})
 }
 
 // wildcard is a regular expression for names as a name with a star, if it means

@@ -1,7 +1,6 @@
 package nginx
 
 import (
-	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -46,7 +45,7 @@ type location struct {
 
 	rules []rule      // before its route
 	apart []plan.Rule // before all: for paths that are none of its own
-	node  *draft.Node // what answers; nil: nothing, all that is said is in rules
+	job   *plan.Route // what answers; nil: nothing, all that is said is in rules
 	whole bool        // its last rule answers all that it is for
 
 	moved    *draft.Directive // a rewrite to a path that this location answers for
@@ -206,35 +205,34 @@ func (t *site) keys() {
 		if l.loose() {
 			open = append(open, l.path)
 		}
+		if l.kind == namedLocation {
+			l.key = l.path
+			t.FreeName(l.path, "named") // nobody else's any more
+		}
 	}
 	taken := map[string]bool{}
 	for _, l := range t.locations {
-		switch l.kind {
-		case exactLocation, namedLocation:
+		switch {
+		case l.kind == namedLocation, l.kind == regexLocation: // it is named when there is a route
+			continue
+		case l.kind == exactLocation && (strings.HasSuffix(l.path, "/") || l.odd()): // a key like that is for a folder: a rule leads to a name
+			l.key = t.FreeName(l.path, "root")
+		case l.kind == exactLocation:
 			l.key = l.path
-			if strings.HasSuffix(l.path, "/") || l.odd() { // a key like that is for a folder: a rule leads to a name
-				l.key = "@" + cmp.Or(strings.ReplaceAll(strings.Trim(l.path, "/"), "/", "-"), "root")
+		case l.odd() || l.inExpression():
+			l.key, l.first = t.FreeName(l.path, "root"), true
+		default:
+			l.key = l.path
+			if l.loose() {
+				l.key += "**"
+			} else if !strings.HasSuffix(l.path, "/") {
+				l.key += "/"
 			}
-		case regexLocation:
-			continue // named when there is a route
-		case prefixLocation, caretLocation:
-			l.key = l.path
 			// Stars go before slashes, so a rule leads to what is longer.
 			l.first = slices.ContainsFunc(open, func(p string) bool { return strings.HasPrefix(l.path, p) && len(l.path) > len(p) })
-			switch {
-			case l.odd() || l.inExpression():
-				l.key, l.first = "@"+cmp.Or(strings.Trim(regexp.MustCompile(`[^A-Za-z0-9]+`).ReplaceAllString(l.path, "-"), "-"), "root"), true
-			case l.loose():
-				l.key = l.path + "**"
-			case !strings.HasSuffix(l.path, "/"):
-				l.key = l.path + "/"
-			}
 		}
-		for base, n := l.key, 2; taken[l.key]; n++ {
-			l.key = fmt.Sprintf("%s%d", base, n)
-			if !strings.HasPrefix(base, "@") {
-				l.key = "@" + strings.Trim(base, "/*") + fmt.Sprint(n)
-			}
+		if taken[l.key] {
+			l.key = t.FreeName(l.path, "root")
 		}
 		taken[l.key] = true
 	}
@@ -315,7 +313,7 @@ func (l *location) match() plan.Cond {
 }
 
 // add appends a rule to a location's.
-func (l *location) add(c plan.Cond, do *draft.Node, note string) {
+func (l *location) add(c plan.Cond, do plan.Action, note string) {
 	l.rules = append(l.rules, rule{Rule: plan.Rule{If: c, Do: do, Note: note}})
 }
 
@@ -352,25 +350,24 @@ func matches(expr, path string) bool {
 // those have only the fields of the whole site.
 func (t *site) withoutHeaders() {
 	t.Hoist()
-	everywhere := t.Keys.Get("headers").Text()
-	if !slices.ContainsFunc(t.Rules, func(r plan.Rule) bool { return r.Is("deny") || r.Is("respond") || r.Is("redirect") }) {
+	if !slices.ContainsFunc(t.Rules, func(r plan.Rule) bool { return r.Do.Answers() }) {
 		return
 	}
 	for _, d := range t.server.all("add_header") {
-		if !strings.Contains(everywhere, d.Arg(0)+":") {
+		if !t.Headers.Has(d.Arg(0)) {
 			t.im.Partly(d, "it is in the answers of routes; those of rules (refusals, redirects) have the headers of the site alone: write it into headers of the site if they must have it")
 		}
 	}
 }
 
 // route adds the route of a location.
-func (t *site) route(l *location, node *draft.Node, notes ...string) {
-	l.node = node
+func (t *site) route(l *location, r *plan.Route, notes ...string) {
+	l.job = r
 	if l.key == "" {
 		l.key = t.FreeName(t.name(l), "files")
 	}
 	if l.block != nil {
 		notes = append([]string{l.block.At() + ": " + l.block.String()}, notes...)
 	}
-	t.Route(l.key, node, notes...)
+	t.Route(l.key, r, notes...)
 }

@@ -68,10 +68,9 @@ func (c Cond) Node() *draft.Node {
 }
 
 // Everything reports whether they hold for every request.
-func (c Cond) Everything() bool { return c.OnlyPath() && c.Path == "" && c.Regex == "" }
-
-// OnlyPath reports whether a path or an expression is the only condition.
-func (c Cond) OnlyPath() bool { return c.EveryPath() && len(c.Within)+len(c.Except) == 0 }
+func (c Cond) Everything() bool {
+	return c.EveryPath() && len(c.Within)+len(c.Except) == 0 && c.Path == "" && c.Regex == ""
+}
 
 // EveryPath reports whether nothing but the path has a say.
 func (c Cond) EveryPath() bool {
@@ -226,8 +225,13 @@ func both(what string, a, b []string) ([]string, error) {
 	return nil, ErrNever
 }
 
-// Network is an address or a network, with its host bits cleared: also 10.0.0.0/255.0.0.0.
+// Network is an address or a network, with its host bits cleared: also 10.0.0.0/255.0.0.0,
+// and 10.1 as mod_access_compat has it.
 func Network(text string) (string, error) {
+	if part := strings.TrimSuffix(text, "."); regexp.MustCompile(`^\d{1,3}(\.\d{1,3}){0,2}$`).MatchString(part) {
+		n := strings.Count(part, ".") + 1
+		text = fmt.Sprint(part, strings.Repeat(".0", 4-n), "/", 8*n)
+	}
 	if a, err := netip.ParseAddr(text); err == nil {
 		return a.String(), nil
 	}

@@ -16,7 +16,7 @@ type Fields struct {
 	// to come over TLS (RFC 6797, 7.2).
 	TLS bool
 
-	lists []fieldList
+	list []field
 }
 
 // Answers says which answers a rule is for, all of it; without anything, every answer.
@@ -25,16 +25,25 @@ type Answers struct {
 	Protocol     string
 }
 
-// fieldList are the rules for some answers.
-type fieldList struct {
-	of                 Answers
-	set, add, fallback *draft.Node
-	remove             []string // names
+func (a Answers) equal(o Answers) bool {
+	return slices.Equal(a.Status, o.Status) && slices.Equal(a.Type, o.Type) && a.Protocol == o.Protocol
 }
 
+// field is one rule.
+type field struct {
+	of          Answers
+	op          headers.Op
+	name, value string
+}
+
+func (f field) equal(o field) bool { return f.same(o) && f.value == o.value }
+
+// same reports whether the rules differ in their values at most.
+func (f field) same(o field) bool { return f.op == o.op && f.name == o.name && f.of.equal(o.of) }
+
 // Fields are rules for the answers of the site.
-func (t *Site) Fields() *Fields {
-	return &Fields{TLS: slices.ContainsFunc(t.Servers, func(s *Server) bool { return !s.OnlyPlain() })}
+func (t *Site) Fields() Fields {
+	return Fields{TLS: slices.ContainsFunc(t.Servers, func(s *Server) bool { return !s.OnlyPlain() })}
 }
 
 // Put adds a rule: set, add, default or remove. Where the field is not the operator's, it
@@ -52,29 +61,34 @@ func (f *Fields) Put(of Answers, op headers.Op, name, value string) (why string)
 	if canonical == "Strict-Transport-Security" && f.TLS && op != headers.Remove {
 		of.Protocol = "https"
 	}
-	l := f.list(of)
-	to := map[headers.Op]**draft.Node{headers.Set: &l.set, headers.Add: &l.add, headers.Default: &l.fallback}[op]
-	if to == nil {
-		l.remove = draft.AppendNew(l.remove, name)
-		return ""
-	}
-	if *to == nil {
-		*to = draft.Map().Flow()
-	}
-	(*to).Set(name, draft.Text(strings.TrimSpace(value))) // as it arrives
+	f.add(field{of, op, name, strings.TrimSpace(value)}) // as it arrives
 	return ""
 }
 
-// list are the rules for some answers, empty ones if there are none yet.
-func (f *Fields) list(of Answers) *fieldList {
-	same := func(l fieldList) bool {
-		return slices.Equal(l.of.Status, of.Status) && slices.Equal(l.of.Type, of.Type) && l.of.Protocol == of.Protocol
+// add adds a rule, or takes its value over into one that is there.
+func (f *Fields) add(rule field) {
+	if i := slices.IndexFunc(f.list, rule.same); i >= 0 {
+		f.list[i].value = rule.value
+		return
 	}
-	i := slices.IndexFunc(f.lists, same)
-	if i < 0 {
-		i, f.lists = len(f.lists), append(f.lists, fieldList{of: of})
+	f.list = append(f.list, rule)
+}
+
+// Join adds all rules of others.
+func (f *Fields) Join(o Fields) {
+	f.list = slices.Clone(f.list)
+	for _, rule := range o.list {
+		f.add(rule)
 	}
-	return &f.lists[i]
+}
+
+// without are the rules that others do not have.
+func (f Fields) without(o Fields) Fields {
+	f.list = slices.DeleteFunc(slices.Clone(f.list), func(rule field) bool { return slices.ContainsFunc(o.list, rule.equal) })
+	if f.Empty() {
+		return Fields{}
+	}
+	return f
 }
 
 // ofRequest says why a field of requests is not the operator's, "" if it is.
@@ -89,24 +103,51 @@ func ofRequest(name string) string {
 }
 
 // Has reports whether a rule sets a field.
-func (f *Fields) Has(name string) bool {
-	return slices.ContainsFunc(f.lists, func(l fieldList) bool { return l.set.Get(name) != nil })
+func (f Fields) Has(name string) bool {
+	return slices.ContainsFunc(f.list, func(r field) bool { return r.op == headers.Set && r.name == name })
 }
 
-// Node are the rules, empty if there are none.
-func (f *Fields) Node() *draft.Node {
+// Empty reports whether there are no rules.
+func (f Fields) Empty() bool { return len(f.list) == 0 }
+
+// Node are the rules, nil if there are none: those for all answers, and "when" with those for
+// some.
+func (f Fields) Node() *draft.Node {
+	if f.Empty() {
+		return nil
+	}
 	n, when := draft.Map(), draft.List().Flow()
-	for _, l := range f.lists {
-		rules := draft.Map().FillTexts("remove", l.remove).Fill("set", l.set).Fill("add", l.add).Fill("default", l.fallback)
-		conditions := draft.Map().FillTexts("status", l.of.Status).FillTexts("type", l.of.Type)
-		if l.of.Protocol != "" {
-			conditions.Set("protocol", draft.Text(l.of.Protocol))
-		}
-		if conditions.Len() == 0 {
-			rules.CopyTo(n)
+	var done []Answers
+	for _, first := range f.list {
+		if slices.ContainsFunc(done, first.of.equal) {
 			continue
 		}
-		when.Add(rules.On(conditions).Flow())
+		done = append(done, first.of)
+		conditions := draft.Map().FillTexts("status", first.of.Status).FillTexts("type", first.of.Type)
+		if first.of.Protocol != "" {
+			conditions.Set("protocol", draft.Text(first.of.Protocol))
+		}
+		if conditions.Len() == 0 {
+			f.rules(first.of).CopyTo(n)
+		} else {
+			when.Add(f.rules(first.of).On(conditions).Flow())
+		}
 	}
 	return n.Fill("when", when)
+}
+
+// rules are those for some answers.
+func (f Fields) rules(of Answers) *draft.Node {
+	var removed []string
+	maps := map[headers.Op]*draft.Node{headers.Set: draft.Map().Flow(), headers.Add: draft.Map().Flow(), headers.Default: draft.Map().Flow()}
+	for _, r := range f.list {
+		switch {
+		case !r.of.equal(of):
+		case maps[r.op] == nil:
+			removed = append(removed, r.name)
+		default:
+			maps[r.op].Set(r.name, draft.Text(r.value))
+		}
+	}
+	return draft.Map().FillTexts("remove", removed).Fill("set", maps[headers.Set]).Fill("add", maps[headers.Add]).Fill("default", maps[headers.Default])
 }

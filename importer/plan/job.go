@@ -16,10 +16,11 @@ import (
 //	plain  dollar signs in it are themselves
 //	bare   it is no text, but a number or a size
 //	lines  it is not written on one line
+//	flow   it is, where its kind is not otherwise
 
 // Node is the proxy as a route has it.
-func (p *Proxy) Node() *draft.Node {
-	n := written(*p)
+func (p Proxy) Node() *draft.Node {
+	n := written(p)
 	if to := n.Get("to"); n.Len() == 1 && to.Len() == 0 { // "proxy: ADDRESS"
 		return to
 	}
@@ -34,8 +35,8 @@ func (p *Proxy) Below(path string) {
 }
 
 // Node is the PHP as a route has it.
-func (p *PHP) Node() *draft.Node {
-	n := written(*p)
+func (p PHP) Node() *draft.Node {
+	n := written(p)
 	if n.Len() == 1 { // "php: SOCKET"
 		return n.Get("to")
 	}
@@ -80,7 +81,7 @@ type Proxy struct {
 	Health          Health        `yaml:"health"`
 	Retries         Retries       `yaml:"retries"`
 	TLS             ProxyTLS      `yaml:"tls"`
-	Fields          *Fields       `yaml:"request_headers"`
+	Fields          Fields        `yaml:"request_headers,flow"`
 
 	TTL                  string      `yaml:"ttl"` // of a cache, as all below
 	Rules                []CacheRule `yaml:"rules,lines"`
@@ -142,9 +143,14 @@ type CacheKey struct {
 func written(v any) *draft.Node {
 	n, of := draft.Map(), reflect.ValueOf(v)
 	for i := range of.NumField() {
-		tag, tagged := of.Type().Field(i).Tag.Lookup("yaml")
+		field, value := of.Type().Field(i), of.Field(i)
+		tag, tagged := field.Tag.Lookup("yaml")
 		key, how, _ := strings.Cut(tag, ",")
-		if value := of.Field(i); tagged && !value.IsZero() {
+		switch {
+		case field.Anonymous:
+			written(value.Interface()).CopyTo(n)
+		case !tagged || value.IsZero() || (value.Kind() == reflect.Slice || value.Kind() == reflect.Map) && value.Len() == 0:
+		default:
 			if node := valueNode(value, how); node != nil {
 				n.Set(key, node)
 			}
@@ -153,7 +159,7 @@ func written(v any) *draft.Node {
 	return n
 }
 
-// valueNode is one value as it is written; nil for nothing.
+// valueNode is one value as it is written.
 func valueNode(v reflect.Value, how string) *draft.Node {
 	text := func(s string) *draft.Node {
 		switch {
@@ -164,20 +170,11 @@ func valueNode(v reflect.Value, how string) *draft.Node {
 		}
 		return draft.Text(s)
 	}
-	flow := func(n *draft.Node) *draft.Node {
-		switch {
-		case n.Len() == 0:
-			return nil
-		case how == "lines":
-			return n
-		}
-		return n.Flow()
-	}
 	switch value := v.Interface().(type) {
 	case string:
 		return text(value)
-	case bool:
-		return draft.Number(true)
+	case bool, int:
+		return draft.Number(value)
 	case []string:
 		if how == "one" {
 			return draft.OneOrMore(value...)
@@ -188,22 +185,36 @@ func valueNode(v reflect.Value, how string) *draft.Node {
 		}
 		return list
 	case map[string]string:
-		entries := draft.Map()
+		entries := draft.Map().Flow()
 		for _, key := range slices.Sorted(maps.Keys(value)) {
 			entries.Set(key, text(value[key]))
 		}
-		return flow(entries)
-	case *Fields:
-		return flow(value.Node())
-	}
-	switch v.Kind() {
-	case reflect.Slice:
-		list := draft.List()
-		for i := range v.Len() {
-			list.Add(written(v.Index(i).Interface()).Flow())
+		return entries
+	case Pages:
+		entries := draft.Map().Flow()
+		for _, p := range value {
+			entries.Set(p.Status, draft.Text(p.Page))
 		}
-		return flow(list)
-	default:
-		return flow(written(v.Interface()))
+		return entries
+	case Fields:
+		n := value.Node()
+		if how == "flow" && n != nil {
+			n.Flow()
+		}
+		return n
+	case interface{ Node() *draft.Node }:
+		return value.Node()
 	}
+	n := draft.List()
+	if v.Kind() == reflect.Slice {
+		for i := range v.Len() {
+			n.Add(written(v.Index(i).Interface()).Flow())
+		}
+	} else {
+		n = written(v.Interface())
+	}
+	if how != "lines" {
+		n.Flow()
+	}
+	return n
 }

@@ -13,10 +13,10 @@
 // are, since nginx looks for exact paths first, then for expressions, then for prefixes:
 //
 //	site.Rules = []Rule{
-//		{If: Cond{Path: "/a"}, Do: draft.Denied(410)},
-//		{If: Cond{Regex: `\.inc$`}, Do: draft.Denied(403)},
+//		{If: Cond{Path: "/a"}, Do: Deny(410)},
+//		{If: Cond{Regex: `\.inc$`}, Do: Deny(403)},
 //	}
-//	site.Route("/", static)
+//	site.Route("/", &Route{Static: Static{Root: "/srv"}})
 package plan
 
 import (
@@ -150,8 +150,8 @@ func (c *Config) site(s *Server, node *draft.Node) {
 		if p := c.plainDefault(); p != nil {
 			rules = t.overPlain(p)
 		} else if c.Upgrade == nil {
-			toTLS := draft.Map().Set("redirect", draft.Map().Set("to", draft.Text("https://{host}{uri}")).Flow()).Flow()
-			rules = append(rules, Rule{If: Cond{Protocol: "http"}, Do: toTLS, Note: c.Name + " served these hosts over TLS alone"})
+			toTLS := Redirection{To: "https://{host}{uri}"}
+			rules = append(rules, Rule{If: Cond{Protocol: "http"}, Do: Action{Redirect: toTLS}, Note: c.Name + " served these hosts over TLS alone"})
 		} else if r := c.Upgrade(s); r != nil {
 			rules = append(rules, *r)
 		}

@@ -22,7 +22,7 @@ func Repair(config *draft.Node, r *draft.Report, line int, fault string) bool {
 		conditions := draft.Map()
 		of.Value().CopyTo(conditions, "redirect", "rewrite", "respond", "route")
 		note(r, of, fault, "It answers 501 until you have written it")
-		of.Set(draft.NotImplemented().On(conditions).Flow())
+		of.Set(written(NotImplemented()).On(conditions).Flow())
 	case part == "rules":
 		why := note(r, of, fault, "The site answers 403 until its first rule is removed")
 		of.Remove()
@@ -30,15 +30,15 @@ func Repair(config *draft.Node, r *draft.Report, line int, fault string) bool {
 	case part == "routes" && len(way) > 4 && way[4].Key() == "headers":
 		note(r, of, fault, "The fields are left out")
 		way[4].Remove()
-	case part == "routes" && of.Value().Text() != draft.NotImplemented().Text():
+	case part == "routes" && of.Value().Text() != written(NotImplemented()).Text():
 		note(r, of, fault, "It answers 501 until you have written it")
-		of.Set(draft.NotImplemented())
+		of.Set(written(NotImplemented()).Flow())
 	case part == "routes":
 		why := note(r, of, fault, "The site answers 403 until its first rule is removed")
 		of.Remove()
 		close403(site, why)
 		if way[2].Value().Len() == 0 {
-			way[2].Value().Set("/", draft.Denied(404), "nothing else is left to answer")
+			way[2].Value().Set("/", Rule{Do: Deny(404)}.Node(), "nothing else is left to answer")
 		}
 	case part == "auth" || part == "access" || part == "rate_limit":
 		why := note(r, way[2], fault, "The site answers 403 until its first rule is removed")
@@ -76,7 +76,7 @@ func note(r *draft.Report, of draft.Entry, fault, so string) string {
 
 // close403 puts a rule before all others of a site that lets nobody in.
 func close403(site *draft.Node, why string) {
-	rules := draft.Closed([]string{why})
+	rules := Closed([]string{why})
 	if old := site.Get("rules"); old != nil {
 		old.Each(func(rule *draft.Node, comment []string) { rules.Add(rule, comment...) })
 	}

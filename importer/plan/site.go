@@ -3,46 +3,44 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 
 	"millrace/importer/draft"
+	"millrace/internal/route/headers"
 )
 
-// Rule is a condition, and what happens where it holds: a redirect, a refusal, another
-// answer, another path, or a route.
+// Rule is a condition, and what happens where it holds.
 type Rule struct {
 	If   Cond
-	Do   *draft.Node // {redirect: …}
-	Note string      // above it
+	Do   Action
+	Note string // above it
 }
 
-// Is reports whether the rule's action is of a kind: deny, redirect, respond, rewrite, route.
-func (r Rule) Is(kind string) bool { return r.Do.Get(kind) != nil }
-
 // Node is the rule as it is written.
-func (r Rule) Node() *draft.Node { return r.Do.On(r.If.Node()).Flow() }
+func (r Rule) Node() *draft.Node { return written(r.Do).On(r.If.Node()).Flow() }
 
 // Site is a server on its way: rules in the order in which the original decides, and the
 // routes for what they leave.
 type Site struct {
 	*Config
+	Shared // what holds for the whole site
 	Server *Server
 	Rules  []Rule
-	Keys   *draft.Node // what holds for the whole site
-	Alone  bool        // what the only route says of errors and fields holds for the whole site
+	Alone  bool // what the only route says of errors and fields holds for the whole site
 
 	closed []string // why nobody is let in until somebody has looked
 	order  []string // of routes
-	routes map[string]*draft.Node
+	routes map[string]*Route
 	notes  map[string][]string
 	names  map[string]bool
 }
 
 // NewSite returns the empty site of a server.
 func NewSite(c *Config, s *Server) *Site {
-	return &Site{Config: c, Server: s, Keys: draft.Map(), closed: slices.Clone(s.Closed), routes: map[string]*draft.Node{}, notes: map[string][]string{}, names: map[string]bool{}}
+	return &Site{Config: c, Server: s, closed: slices.Clone(s.Closed), routes: map[string]*Route{}, notes: map[string][]string{}, names: map[string]bool{}}
 }
 
 // Close lets nobody in until somebody has looked at a line that may have kept clients out
@@ -56,45 +54,31 @@ func (t *Site) Close(d *draft.Directive, do string) {
 func (t *Site) Add(r ...Rule) { t.Rules = append(t.Rules, r...) }
 
 // Route enters a route, instead of one with the same key.
-func (t *Site) Route(key string, node *draft.Node, notes ...string) {
+func (t *Site) Route(key string, r *Route, notes ...string) {
 	if strings.HasPrefix(key, "@") {
-		withoutPrefix(node)
+		r.withoutPrefix()
 	}
 	if t.routes[key] == nil {
 		t.order = append(t.order, key)
 	}
-	t.routes[key], t.notes[key], t.names[key] = node, notes, true
-}
-
-// withoutPrefix takes the beginning of paths away by an expression in a route that has a
-// name instead of a path.
-func withoutPrefix(node *draft.Node) {
-	for _, job := range []string{"proxy", "cache"} {
-		o := node.Get(job)
-		prefix := o.Get("strip_prefix").Plain()
-		if prefix == "" {
-			continue
-		}
-		o.Remove("strip_prefix")
-		if o.Get("rewrite") == nil {
-			list := draft.List().Flow()
-			list.Add(draft.Map().Set("path", draft.Verbatim(regexp.QuoteMeta(prefix)+"(.*)")).Set("to", draft.Text("/{1}")).Flow())
-			o.Set("rewrite", list)
-		}
-	}
+	t.routes[key], t.notes[key], t.names[key] = r, notes, true
 }
 
 // Routed is the route of a key, nil if there is none.
-func (t *Site) Routed(key string) *draft.Node { return t.routes[key] }
+func (t *Site) Routed(key string) *Route { return t.routes[key] }
 
-// NameOf is the name of an equal route that has one, "" if there is none.
-func (t *Site) NameOf(node *draft.Node) string {
+// Named is the name of a route that is reached by rules alone: of one that is there, if it is
+// equal, or of a new one after a text, or after its kind.
+func (t *Site) Named(r *Route, text, kind, note string) string {
+	r.withoutPrefix()
 	for _, key := range t.order {
-		if strings.HasPrefix(key, "@") && t.routes[key].String() == node.String() {
+		if strings.HasPrefix(key, "@") && t.routes[key].Equal(r) {
 			return key
 		}
 	}
-	return ""
+	name := t.FreeName(text, kind)
+	t.Route(name, r, note)
+	return name
 }
 
 // FreeName is a name for a route that no other has: "@" and letters of a text, or kind
@@ -112,7 +96,7 @@ func (t *Site) FreeName(text, kind string) string {
 // write writes rules and routes.
 func (t *Site) write(node *draft.Node) {
 	t.Hoist()
-	rules := draft.Closed(t.closed)
+	rules := Closed(t.closed)
 	for _, r := range t.Rules {
 		if r.Note == "" {
 			rules.Add(r.Node())
@@ -121,104 +105,74 @@ func (t *Site) write(node *draft.Node) {
 		}
 	}
 	node.Fill("rules", rules)
-	t.Keys.CopyTo(node)
+	written(t.Shared).CopyTo(node)
 	if len(t.order) == 0 {
-		t.Route("/", draft.Denied(404), "nothing else is left to answer")
+		t.Route("/", &Route{Action: Deny(404)}, "nothing else is left to answer")
 	}
 	slices.SortStableFunc(t.order, func(a, b string) int { // names behind paths
 		return strings.Count(b[:1], "/") - strings.Count(a[:1], "/")
 	})
 	routes := draft.Map()
 	for _, key := range t.order {
-		routes.Set(key, t.routes[key], t.notes[key]...)
+		route := written(*t.routes[key])
+		if !t.routes[key].None() {
+			route.Flow()
+		}
+		routes.Set(key, route, t.notes[key]...)
 	}
 	node.Set("routes", routes)
 }
 
+// RemoveThis stands above a rule that closes a site.
+const RemoveThis = "REMOVE THIS RULE when you have looked at: "
+
+// Closed are rules that let nobody in until somebody has looked at what may have kept
+// clients out.
+func Closed(reasons []string) *draft.Node {
+	rules := draft.List()
+	for _, why := range reasons {
+		rules.Add(Rule{Do: Deny(403)}.Node(), RemoveThis+why)
+	}
+	return rules
+}
+
 // Hoist writes what all routes have in common once, at the site.
 func (t *Site) Hoist() {
-	nodes := make([]*draft.Node, 0, len(t.order))
+	if len(t.order) == 0 {
+		return
+	}
+	first := t.routes[t.order[0]]
+	all := func(has func(*Route) bool) bool {
+		return !slices.ContainsFunc(t.order, func(key string) bool { return !has(t.routes[key]) })
+	}
+	for i, own := range t.Shared.fields() {
+		alone := t.Alone && (own.Type() == reflect.TypeFor[Pages]() || own.Type() == reflect.TypeFor[Fields]())
+		common := first.Shared.fields()[i].Interface()
+		if own.IsZero() && (len(t.order) > 1 || alone) && all(func(r *Route) bool { return reflect.DeepEqual(r.Shared.fields()[i].Interface(), common) }) {
+			own.Set(reflect.ValueOf(common))
+			for _, key := range t.order {
+				t.routes[key].Shared.fields()[i].SetZero()
+			}
+		}
+	}
+	if len(t.order) > 1 {
+		t.hoistFields(all)
+	}
+}
+
+// hoistFields writes header fields that all routes set for every answer at the site, where
+// routes have others of their own: so they are in the answers of rules as well.
+func (t *Site) hoistFields(all func(has func(*Route) bool) bool) {
+	var common Fields
+	for _, rule := range t.routes[t.order[0]].Headers.list {
+		if rule.op == headers.Set && len(rule.of.Status)+len(rule.of.Type) == 0 && !t.Headers.Has(rule.name) && all(func(r *Route) bool { return slices.ContainsFunc(r.Headers.list, rule.equal) }) {
+			common.add(rule)
+		}
+	}
 	for _, key := range t.order {
-		nodes = append(nodes, t.routes[key])
+		t.routes[key].Headers = t.routes[key].Headers.without(common)
 	}
-	for _, key := range []string{"errors", "auth", "access", "rate_limit", "headers"} {
-		if len(nodes) == 0 || len(nodes) < 2 && (!t.Alone || key != "errors" && key != "headers") || t.Keys.Get(key) != nil {
-			continue
-		}
-		common := nodes[0].Get(key)
-		if common == nil || slices.ContainsFunc(nodes, func(n *draft.Node) bool { return n.Get(key) == nil || n.Get(key).String() != common.String() }) {
-			continue
-		}
-		for _, n := range nodes {
-			n.Remove(key)
-		}
-		t.Keys.Set(key, common)
-	}
-	t.hoistFields(nodes)
-	t.hoistTLS(nodes)
-}
-
-// hoistTLS writes fields that all routes have over TLS alone at the site: so they are in
-// the answers of rules as well.
-func (t *Site) hoistTLS(nodes []*draft.Node) {
-	over := func(n *draft.Node) (found string, rule *draft.Node) {
-		n.Get("headers").Get("when").Each(func(rule1 *draft.Node, _ []string) {
-			if strings.Join(rule1.Keys(), " ") == "protocol set" {
-				found, rule = rule1.String(), rule1
-			}
-		})
-		return found, rule
-	}
-	if len(nodes) < 2 {
-		return
-	}
-	text, rule := over(nodes[0])
-	if rule == nil || slices.ContainsFunc(nodes, func(n *draft.Node) bool { other, _ := over(n); return other != text }) {
-		return
-	}
-	for _, n := range nodes {
-		headers, rest := n.Get("headers"), draft.List().Flow()
-		headers.Get("when").Each(func(r *draft.Node, _ []string) {
-			if r.String() != text {
-				rest.Add(r)
-			}
-		})
-		headers.Remove("when")
-		if headers.Fill("when", rest).Len() == 0 {
-			n.Remove("headers")
-		}
-	}
-	site := t.Keys.Child("headers")
-	if site.Get("when") == nil {
-		site.Set("when", draft.List().Flow())
-	}
-	site.Get("when").Add(rule)
-}
-
-// hoistFields writes header fields that all routes set at the site, where routes have
-// others of their own: so they are in the answers of rules as well.
-func (t *Site) hoistFields(nodes []*draft.Node) {
-	var sets []*draft.Node
-	for _, n := range nodes {
-		sets = append(sets, n.Get("headers").Get("set"))
-	}
-	if len(sets) < 2 || slices.Contains(sets, nil) || t.Keys.Get("headers") != nil {
-		return
-	}
-	common := draft.Common(sets...)
-	if common == nil {
-		return
-	}
-	for _, n := range nodes {
-		headers := n.Get("headers")
-		if headers.Get("set").Len() == 0 {
-			headers.Remove("set")
-		}
-		if headers.Len() == 0 {
-			n.Remove("headers")
-		}
-	}
-	t.Keys.Set("headers", draft.Map().Set("set", common))
+	t.Headers.Join(common)
 }
 
 // overPlain are the rules for plain HTTP that a server becomes whose names one for TLS
@@ -235,13 +189,13 @@ func (t *Site) overPlain(p *Server) (rules []Rule) {
 		if len(hosts) > 0 && r.If.Host == nil {
 			r.If.Host = hosts
 		}
-		if key := r.Do.Get("route"); key != nil {
-			r.Do = To(t.moved(inner, key.Plain()))
+		if r.Do.Route != "" {
+			r.Do = To(t.moved(inner, r.Do.Route))
 		}
 		rules = append(rules, r)
 	}
 	for _, why := range inner.closed {
-		add(Rule{Do: draft.Denied(403), Note: draft.RemoveThis + why})
+		add(Rule{Do: Deny(403), Note: RemoveThis + why})
 	}
 	for _, r := range inner.Rules {
 		if r.If.Protocol != "https" {
@@ -253,13 +207,8 @@ func (t *Site) overPlain(p *Server) (rules []Rule) {
 		if key != "/" {
 			r.If.Path = key
 		}
-		if node := inner.routes[key]; ruleAlone(node) {
-			r.Do = draft.Map()
-			for _, action := range []string{"redirect", "respond", "deny"} {
-				if a := node.Get(action); a != nil {
-					r.Do.Set(action, a)
-				}
-			}
+		if route := inner.routes[key]; !route.None() && (route.Respond == Response{} || !route.Guarded()) {
+			r.Do = route.Action // rules answer without asking who may
 		}
 		add(r)
 	}
@@ -276,19 +225,9 @@ func (t *Site) same(o *Site) bool {
 		for _, key := range t.order {
 			b.WriteString(key + t.routes[key].String())
 		}
-		return b.String() + t.Keys.String()
+		return b.String() + written(t.Shared).String()
 	}
 	return len(t.closed)+len(o.closed) == 0 && text(t) == text(o)
-}
-
-// To leads to a route.
-func To(key string) *draft.Node { return draft.Map().Set("route", draft.Text(key)) }
-
-// ruleAlone reports whether a route can be said by a rule: rules answer without asking
-// who may.
-func ruleAlone(node *draft.Node) bool {
-	guarded := node.Get("access") != nil || node.Get("auth") != nil || node.Get("rate_limit") != nil
-	return node.Get("redirect") != nil || node.Get("deny") != nil || node.Get("respond") != nil && !guarded
 }
 
 // narrower are the hosts of a server for plain HTTP where the site has more.
@@ -313,38 +252,19 @@ func (t *Site) moved(inner *Site, key string) string {
 	if t.routes[name] != nil {
 		return name
 	}
-	node, ok := WithoutPath(key, inner.routes[key])
+	route, ok := WithoutPath(key, inner.routes[key])
 	switch {
 	case ok:
 	case t.routes[key] == nil: // a folder that is not named like its path keeps that
-		t.Route(key, node, "of the block for plain HTTP")
-		t.Rules = append([]Rule{{If: Cond{Protocol: "https", Path: key}, Do: draft.Denied(404), Note: "it is for plain HTTP alone"}}, t.Rules...)
+		t.Route(key, route, "of the block for plain HTTP")
+		t.Rules = append([]Rule{{If: Cond{Protocol: "https", Path: key}, Do: Deny(404), Note: "it is for plain HTTP alone"}}, t.Rules...)
 		return key
 	default:
-		node = draft.NotImplemented()
+		route = &Route{Action: NotImplemented()}
 	}
-	for _, shared := range []string{"errors", "auth", "access", "rate_limit", "headers"} {
-		if v := inner.Keys.Get(shared); v != nil && node.Get(shared) == nil {
-			node.Set(shared, v)
-		}
-	}
-	t.Route(name, node, inner.notes[key]...)
+	route.fill(&inner.Shared)
+	t.Route(name, route, inner.notes[key]...)
 	return name
-}
-
-// WithoutPath is a route for use under a name, which takes no path away: its folder is the
-// one above. Where the folder is not named like the path, it stays as it is, and is none.
-func WithoutPath(key string, node *draft.Node) (named *draft.Node, ok bool) {
-	named = node.Clone()
-	root := named.Get("static").Get("root")
-	if root == nil || !strings.HasSuffix(key, "/") || key == "/" {
-		return named, true
-	}
-	dir, is := strings.CutSuffix(root.Plain(), strings.TrimSuffix(key, "/"))
-	if is && named.Get("php") == nil {
-		named.Get("static").Set("root", draft.Text(cmp.Or(dir, "/")))
-	}
-	return named, is && named.Get("php") == nil
 }
 
 // rank is when the path is compared with a key: paths first, then patterns, then folders.

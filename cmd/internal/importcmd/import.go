@@ -183,7 +183,7 @@ func checked(name, title string, node *draft.Node, report *draft.Report) (text s
 		text = report.File(title, node)
 		cfg, err := config.Parse(name, []byte(text))
 		if err == nil {
-			return text, engine.Check(cfg, nil) //nolint:wrapcheck // as check says it
+			return report.File(title, node.Share()), engine.Check(cfg, nil) //nolint:wrapcheck // as check says it
 		}
 		found, _ := errors.AsType[config.Findings](err)
 		i := slices.IndexFunc(found, func(f config.Finding) bool { return !f.Missing && f.Line > 0 })
