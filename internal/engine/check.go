@@ -76,7 +76,7 @@ func routeAside(r config.Route, own func() string) config.Route {
 	}
 	if r.Cache != nil {
 		o := *r.Cache
-		if o.Shared = ""; o.Disk != "" {
+		if o.Shared, o.Coalesce = "", ""; o.Disk != "" {
 			o.Disk = own()
 		}
 		r.Cache = &o
