@@ -17,6 +17,7 @@ import (
 	"millrace/images/convert"
 	"millrace/images/header"
 	"millrace/images/params"
+	"millrace/internal/process/servertest"
 	"millrace/store/memory"
 )
 
@@ -336,4 +337,68 @@ func avifMeta() []byte {
 	zero := []byte{0, 0, 0, 0}
 	return box("meta", zero, box("pitm", zero, []byte{0, 1}),
 		box("iprp", box("ipco", box("ispe", zero, []byte{0, 0, 0, 64, 0, 0, 0, 48})), box("ipma", zero, []byte{0, 0, 0, 1, 0, 1, 1, 1})))
+}
+
+// A watermark is an image of the same folder; when it changes, so does what it is laid on.
+func TestWatermark(t *testing.T) {
+	o := params.Options{
+		Options:    []string{"watermark=logo", "watermark=none", "watermark=large"},
+		Watermarks: map[string]params.Watermark{"logo": {Image: "marks/logo.jpg", Position: "nw", Scale: 1}, "none": {Image: "none.png"}, "large": {Image: "large.jpg"}},
+	}
+	r := realRig(t, Options{Params: o})
+	r.write("a.jpg", photo(t, 64, 48, 1), time.Hour)
+	r.write("large.jpg", make([]byte, 40<<10), time.Hour)
+	look := func() (c [3]uint8) {
+		t.Helper()
+		res := r.get("/a.jpg?watermark=logo", "")
+		m, err := jpeg.Decode(res.Body)
+		if err != nil {
+			t.Fatal(res.StatusCode, err)
+		}
+		red, green, blue, _ := m.At(20, 20).RGBA()
+		return [3]uint8{uint8(red >> 8), uint8(green >> 8), uint8(blue >> 8)}
+	}
+	near := func(a [3]uint8, red, green, blue int) bool {
+		return max(red-int(a[0]), int(a[0])-red, green-int(a[1]), int(a[1])-green, blue-int(a[2]), int(a[2])-blue) < 12
+	}
+	even := func(red, green, blue uint8) []byte {
+		m := image.NewNRGBA(image.Rect(0, 0, 16, 12))
+		for i := 0; i < len(m.Pix); i += 4 {
+			copy(m.Pix[i:], []byte{red, green, blue, 255})
+		}
+		var b bytes.Buffer
+		if err := jpeg.Encode(&b, m, nil); err != nil {
+			t.Fatal(err)
+		}
+		return b.Bytes()
+	}
+	r.write("marks/logo.jpg", even(200, 30, 40), 2*time.Hour)
+	if c := look(); !near(c, 200, 30, 40) {
+		t.Errorf("%v is not the watermark's colour", c)
+	}
+	sent := r.table.all()[0].gen.Now() // what the lane has, it may send as long as this is valid
+	r.write("marks/logo.jpg", even(20, 130, 240), time.Hour)
+	servertest.Eventually(t, "the lane's answer to be no longer valid", func() bool { return !sent.Valid() })
+	if c := look(); !near(c, 20, 130, 240) {
+		t.Errorf("%v is not the new watermark's colour", c)
+	}
+	for _, name := range []string{"none", "large"} {
+		if res := r.get("/a.jpg?watermark="+name, ""); res.StatusCode != 500 {
+			t.Errorf("%s: %d", name, res.StatusCode)
+		}
+	}
+	for key, wrong := range map[string]params.Options{
+		"options[0]":             {Options: []string{"watermark=other"}},
+		"presets[a].options":     {Presets: map[string]params.Preset{"a": {Options: "watermark=other"}}},
+		"watermarks[a].image":    {Watermarks: map[string]params.Watermark{"a": {Image: "/etc/passwd"}}},
+		"watermarks[a].position": {Watermarks: map[string]params.Watermark{"a": {Image: "a", Position: "up"}}},
+		"watermarks[a].opacity":  {Watermarks: map[string]params.Watermark{"a": {Image: "a", Opacity: 2}}},
+		"watermarks[a].scale":    {Watermarks: map[string]params.Watermark{"a": {Image: "a", Scale: -1}}},
+		"watermarks[a].margin":   {Watermarks: map[string]params.Watermark{"a": {Image: "a", Margin: -1}}},
+		"watermarks[a b]":        {Watermarks: map[string]params.Watermark{"a b": {Image: "a"}}},
+	} {
+		if wrong.Check()[key] == nil {
+			t.Errorf("%s: %v", key, wrong.Check())
+		}
+	}
 }

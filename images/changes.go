@@ -56,6 +56,11 @@ func (h *Handler) follow() {
 	h.improving = slices.DeleteFunc(h.improving, improvement.over)
 	h.room = maxImproving - len(h.improving)
 	all := h.table.all()
+	if h.watermarksChanged() {
+		for _, rec := range all {
+			rec.gen.Invalidate() // the lane asks again, and the next request makes it anew
+		}
+	}
 	for _, rec := range all {
 		h.review(rec)
 	}

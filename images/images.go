@@ -78,7 +78,8 @@ type Handler struct {
 	room      int               // for more of them, this time
 	turn      int               // in the records, of the next original to be looked at
 	tooBig    sync.Once         // the log has heard of images that take too much memory
-	whole     sync.Mutex        // held to read a whole file, of up to Options.MaxSize
+	marks     watermarks
+	whole     sync.Mutex // held to read a whole file, of up to Options.MaxSize
 
 	closing context.Context
 	end     context.CancelFunc
@@ -280,6 +281,7 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	h.meters.Served.Add("refused size")
 	status, text := http.StatusBadRequest, err.Error()
 	if !errors.Is(err, params.ErrRefused) {
+		h.log.Error("a request for an image cannot be answered", "path", r.URL.Path, "err", err)
 		status, text = http.StatusInternalServerError, ""
 	}
 	pages.Error(w, r, status, text)

@@ -47,6 +47,23 @@ func (h *Handler) want(r *http.Request) ([]wanted, error) {
 			return nil, err
 		}
 	}
+	all, err := h.wantAs(r, p)
+	if err != nil || p.Watermark == "" {
+		return all, err
+	}
+	mark, id, err := h.watermark(p.Watermark)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		all[i].spec.Watermark = mark
+		all[i].id += id
+	}
+	return all, nil
+}
+
+// wantAs is want for what the URL says.
+func (h *Handler) wantAs(r *http.Request, p params.Params) ([]wanted, error) {
 	if p.Format != "" {
 		f, ok := h.formatOf(p.Format)
 		if !ok {

@@ -70,6 +70,8 @@ type Spec struct {
 	Height  int
 	Fit     Fit
 	Edit    Edit
+	// Watermark is laid on the result; nil: none is.
+	Watermark *Watermark
 	// MaxBytes is what the result may have at most: the quality is lowered until it
 	// does, down to 1. 0: any number. Of lossy coding; what is coded without loss and is
 	// larger is coded lossy instead where the format can.
@@ -93,7 +95,7 @@ type Spec struct {
 func (s Spec) Resizes() bool { return s.Width != 0 || s.Height != 0 }
 
 // Edits reports whether the image is to look otherwise than by its size.
-func (s Spec) Edits() bool { return s.Edit != Edit{} || s.around() }
+func (s Spec) Edits() bool { return s.Edit != Edit{} || s.around() || s.Watermark != nil }
 
 // Result is a converted image.
 type Result struct {
@@ -160,6 +162,9 @@ func (c *Converter) Convert(ctx context.Context, source []byte, s Spec) (res *Re
 		return nil, err
 	}
 	j := &job{ctx: ctx, encoder: c.Encoder, source: source, info: info, spec: s}
+	if err := j.readMark(); err != nil {
+		return nil, err
+	}
 	switch {
 	case IsFact(s.Format):
 		res, err = j.fact()
@@ -243,6 +248,7 @@ type job struct {
 	spec    Spec
 	upright image.Point // size of the source, oriented
 	lossy   bool        // coding without loss takes more than Spec.MaxBytes
+	mark    *picture.Picture
 }
 
 // animation has an animation converted as a whole. Its frames keep their colours; a profile of

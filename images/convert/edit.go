@@ -160,14 +160,15 @@ func (j *job) finish(p *picture.Picture, profile []byte) (*picture.Picture, []by
 		p = p.Grayscale()
 	}
 	ground, asked := e.ground()
-	if (asked || j.spec.around()) && profile != nil {
-		p, profile = toSRGB(p, profile) // which the ground is in
+	if (asked || j.spec.around() || j.mark != nil) && profile != nil {
+		p, profile = toSRGB(p, profile) // which the ground and the watermark are in
 	}
 	if asked && ground.A > 0 {
 		p = p.Over(ground)
 	}
 	at, size := j.spec.frame(p.Width, p.Height)
-	return p.Extend(at.X, at.Y, size.X, size.Y, ground), profile
+	p = p.Extend(at.X, at.Y, size.X, size.Y, ground)
+	return j.spec.Watermark.lay(j.mark, p), profile
 }
 
 // frame is where an image of a size stands in its result, and how large that is: in

@@ -42,6 +42,10 @@ for name, *a in json.loads(steps):
         n = Image.new(m.mode, m.size, m.getpixel((0, 0)))
         from PIL import ImageChops
         m = m.crop(ImageChops.difference(m, n).getbbox())
+    elif name == "mark":
+        n = Image.open(a[0]).convert("RGBA").resize(a[1:3], Image.Resampling.BICUBIC)
+        n.putalpha(n.getchannel("A").point(lambda v: round(v * a[5])))
+        m = m.convert("RGBA"); m.alpha_composite(n, tuple(a[3:5]))
     else: raise SystemExit("what is " + name + "?")
 m.save(target)
 `
@@ -150,6 +154,12 @@ func TestEditsBesidePillow(t *testing.T) {
 	}
 	clearFile, clearData := write("clear.png", asPNG(t, sheer))
 
+	logo := scene(60, 40)
+	for i := 3; i < len(logo.Pix); i += 4 {
+		logo.Pix[i] = uint8(100 + i/4%60*2)
+	}
+	logoFile, logoData := write("logo.png", asPNG(t, logo))
+
 	exact := math.Inf(1)
 	type steps = []any
 	for _, c := range []struct {
@@ -183,6 +193,18 @@ func TestEditsBesidePillow(t *testing.T) {
 		{"ground", clearFile, clearData, Spec{Edit: Edit{Background: "00ff40"}}, steps{steps{"over", "#00ff40"}}, 48},
 		{"blur", sceneFile, sceneData, Spec{Edit: Edit{Blur: 250}}, steps{steps{"rgb"}, steps{"blur", 2.5}}, 45},
 		{"much blur", sceneFile, sceneData, Spec{Edit: Edit{Blur: 2000}}, steps{steps{"rgb"}, steps{"blur", 20}}, 40},
+		{
+			"watermark in the south-east", sceneFile, sceneData,
+			Spec{Watermark: &Watermark{Image: logoData, Position: "se", Opacity: 0.5, Scale: 0.25, Margin: 7}},
+			steps{steps{"mark", logoFile, 58, 39, 168, 125, 0.5}},
+			45,
+		},
+		{
+			"watermark in the middle", sceneFile, sceneData,
+			Spec{Watermark: &Watermark{Image: logoData, Position: Center, Opacity: 1, Scale: 1}},
+			steps{steps{"mark", logoFile, 233, 155, 0, 8, 1}},
+			40,
+		},
 		{"sharpen", sceneFile, sceneData, Spec{Edit: Edit{Sharpen: 150}}, steps{steps{"rgb"}, steps{"sharpen", 1.5}}, 40},
 		// Pillow smooths chroma, and does not decode at half the size.
 		{"rect of a turned JPEG", turnedFile, turnedData, Spec{Edit: Edit{Rect: [4]int{21, 33, 90, 120}}}, steps{steps{"upright"}, steps{"crop", 21, 33, 111, 153}}, 30},

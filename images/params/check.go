@@ -3,6 +3,7 @@ package params
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 	"strings"
@@ -50,6 +51,20 @@ func (o Options) Check() map[string]error {
 	}
 	for name, p := range o.Presets {
 		p.check(faults, "presets["+name+"]", name)
+		if all, err := p.params(); err == nil && all.Watermark != "" {
+			o.marks(faults, "presets["+name+"].options", all.Watermark)
+		}
+	}
+	for i, text := range o.Options {
+		if all, err := parseOptions(text); err == nil && all.Watermark != "" {
+			o.marks(faults, fmt.Sprintf("options[%d]", i), all.Watermark)
+		}
+	}
+	if len(o.Watermarks) > maxListed {
+		faults["watermarks"] = fmt.Errorf("%d watermarks, the limit is %d", len(o.Watermarks), maxListed)
+	}
+	for name, w := range o.Watermarks {
+		w.check(faults, "watermarks["+name+"]", name)
 	}
 	if len(o.Widths)+len(o.Heights)+len(o.Presets) == 0 && o.Secret == "" {
 		const hint = "without a width, a height or a preset there is nothing to apply it to: list some, such as widths: [400, 800]"
@@ -122,12 +137,7 @@ func fit(f convert.Fit) error {
 
 // check adds the faults of one preset.
 func (p Preset) check(faults map[string]error, at, name string) {
-	ok := name != "" && len(name) <= maxName
-	for i := range len(name) {
-		c := name[i]
-		ok = ok && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.')
-	}
-	if !ok {
+	if !isName(name) {
 		faults[at] = fmt.Errorf("%q cannot be the name of a preset: it stands in URLs, so up to %d letters, digits, hyphens, underscores and dots", name, maxName)
 	} else if p.Width == 0 && p.Height == 0 && p.Options == "" {
 		faults[at] = errors.New("a preset without a size and without options: give it w, h or both, or options: grayscale=1")
@@ -151,5 +161,33 @@ func (p Preset) check(faults map[string]error, at, name string) {
 		if err := fit(p.Fit); err != nil {
 			faults[at+".fit"] = err
 		}
+	}
+}
+
+// marks adds a fault where a watermark is named that there is not.
+func (o Options) marks(faults map[string]error, at, name string) {
+	if _, known := o.Watermarks[name]; !known {
+		faults[at] = fmt.Errorf("there is no watermark %q: name it below watermarks", name)
+	}
+}
+
+// check adds the faults of one watermark.
+func (w Watermark) check(faults map[string]error, at, name string) {
+	if !isName(name) {
+		faults[at] = fmt.Errorf("%q cannot be the name of a watermark: it stands in URLs, so up to %d letters, digits, hyphens, underscores and dots", name, maxName)
+	}
+	if w.Image == "" || !fs.ValidPath(w.Image) {
+		faults[at+".image"] = fmt.Errorf("%q is not a path below the root of the originals, as marks/logo.png", w.Image)
+	}
+	if w.Position != "" && !slices.Contains(sides(), w.Position) {
+		faults[at+".position"] = fmt.Errorf("%q is not a side: n, ne, e, se, s, sw, w, nw or center", string(w.Position))
+	}
+	for key, v := range map[string]float64{".opacity": w.Opacity, ".scale": w.Scale} {
+		if v != 0 && !(v >= 0.01 && v <= 1) {
+			faults[at+key] = fmt.Errorf("%v is not between 0.01 and 1", v)
+		}
+	}
+	if w.Margin < 0 || w.Margin > maxPad {
+		faults[at+".margin"] = fmt.Errorf("a margin of %d pixels is not between 0 and %d", w.Margin, maxPad)
 	}
 }

@@ -50,6 +50,7 @@ func options() []option {
 		yes("grayscale", func(p *Params) *bool { return &p.Edit.Grayscale }),
 		{name: "pad", read: readPad, text: func(p *Params) string { return list(p.Edit.Pad) }},
 		{name: "bg", read: readBackground, text: func(p *Params) string { return p.Edit.Background }},
+		{name: "watermark", read: readWatermark, text: func(p *Params) string { return p.Watermark }},
 		whole("max_bytes", leastBytes, mostBytes, func(p *Params) *int { return &p.MaxBytes }),
 	}
 }
@@ -198,8 +199,7 @@ func readFlip(p *Params, value string) error {
 }
 
 func readGravity(p *Params, value string) error {
-	sides := []convert.Gravity{"n", "ne", "e", "se", "s", "sw", "w", "nw", convert.Center, convert.Entropy, convert.Attention}
-	if g := convert.Gravity(value); slices.Contains(sides, g) {
+	if g := convert.Gravity(value); slices.Contains(sides(), g) || g == convert.Entropy || g == convert.Attention {
 		p.Edit.Gravity = g
 		return nil
 	}
@@ -213,6 +213,11 @@ func readGravity(p *Params, value string) error {
 	}
 	p.Edit.Gravity = convert.Focus
 	return nil
+}
+
+// sides are those that something can be at.
+func sides() []convert.Gravity {
+	return []convert.Gravity{"n", "ne", "e", "se", "s", "sw", "w", "nw", convert.Center}
 }
 
 func gravityText(p *Params) string {
@@ -249,6 +254,24 @@ func readBackground(p *Params, value string) error {
 	}
 	p.Edit.Background = value
 	return nil
+}
+
+func readWatermark(p *Params, value string) error {
+	if !isName(value) {
+		return errors.New("it is the name of a watermark")
+	}
+	p.Watermark = value
+	return nil
+}
+
+// isName reports whether a text may be a name that stands in URLs.
+func isName(name string) bool {
+	ok := name != "" && len(name) <= maxName
+	for i := range len(name) {
+		c := name[i]
+		ok = ok && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.')
+	}
+	return ok
 }
 
 // whole is an option that is a whole number.

@@ -53,6 +53,9 @@ type Options struct {
 	// Options are further parameters that a URL may have, each as it stands there:
 	// format=jpeg, gravity=attention, rotate=90, blur=5.
 	Options []string `yaml:"options"`
+	// Watermarks are small images by name that are laid on others: watermark=NAME, listed as
+	// an option, in a preset or signed.
+	Watermarks map[string]Watermark `yaml:"watermarks"`
 	// Presets are sizes by name: ?preset=thumb. Only dpr may stand beside it.
 	Presets map[string]Preset `yaml:"presets"`
 	// Secret allows any parameters in a URL that is signed with it: ?…&s=
@@ -79,6 +82,20 @@ type Preset struct {
 	Options string `yaml:"options"`
 }
 
+// Watermark is a small image that is laid on others.
+type Watermark struct {
+	// Image is its path below the root of the originals: logo.png. At most 32 KiB.
+	Image string `yaml:"image"`
+	// Position is a side or a corner (n, ne, e, se, s, sw, w, nw) or center. Default se.
+	Position convert.Gravity `yaml:"position"`
+	// Opacity from 0.01 to 1. Default 1.
+	Opacity float64 `yaml:"opacity"`
+	// Scale is its width as a part of the image's, 0.01 to 1. Default 0.2.
+	Scale float64 `yaml:"scale"`
+	// Margin in pixels between it and the edges.
+	Margin int `yaml:"margin"`
+}
+
 // Enabled reports whether requests may ask for anything at all. If not, queries
 // are not looked at.
 func (o Options) Enabled() bool {
@@ -97,6 +114,8 @@ type Params struct {
 	Format   codec.Format
 	MaxBytes int // 0: any number
 	Edit     convert.Edit
+	// Watermark is the name of one; empty: none.
+	Watermark string
 }
 
 // Changes reports whether anything but format and quality is asked for.
@@ -259,6 +278,9 @@ func (o Options) paramsOf(a asked, signed bool) (p Params, err error) {
 	}
 	if err := p.contradiction(); err != nil {
 		return p, fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	if _, known := o.Watermarks[p.Watermark]; p.Watermark != "" && !known {
+		return p, fmt.Errorf("%w: there is no watermark of that name", ErrRefused)
 	}
 	if a.dpr != nil {
 		dpr, ok := thousandths(*a.dpr)
