@@ -77,10 +77,8 @@ var layers = [][]room{
 		{"internal/access", "admit signin | challenge password token"},
 	},
 	{
-		{"store", "bus/bustest bus/nats disk memory redis s3 storetest | . bus"},
-	},
-	{
 		{"internal/observe", "accesslog trace | logfile meter redact"},
+		{"store", "bus/bustest bus/nats disk memory redis s3 storetest | . bus"},
 	},
 	{
 		{"internal/process", "confine gogc handover steer"},

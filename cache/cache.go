@@ -53,8 +53,6 @@ type Deps struct {
 	Line     purge.Line
 	// Ahead is how far this machine's clock is ahead of Shared's; nil: not at all.
 	Ahead func() time.Duration
-	// Leases are those of the machines that share it, for Options.Coalesce.
-	Leases fetch.Leases
 	// Outbox is a folder for purges that Publish has failed for, until they are
 	// published; it may be that of several caches with the same Publish. Empty:
 	// beside Options.Disk, or if that is empty as well, in memory.
@@ -173,11 +171,8 @@ func (h *Handler) open(o Options, d Deps) (err error) {
 		return err
 	}
 	h.proxy.Share(d.Room)
-	if o.Coalesce != CoalesceShared {
-		d.Leases = nil
-	}
 	h.fetches = fetch.NewFetcher(fetch.Config{
-		Proxy: h.proxy, Upstream: way, Rules: h.rules, Tiers: h.tiers, Purges: h.purges, Leases: d.Leases,
+		Proxy: h.proxy, Upstream: way, Rules: h.rules, Tiers: h.tiers, Purges: h.purges,
 		Languages: o.Languages, Tags: tags, Hidden: h.hidden, CORS: h.cors != nil, Dictionaries: o.Dictionaries, Name: statusName,
 		Meters: d.Meters, ErrorLog: d.ErrorLog, Context: h.life.ctx, Start: h.life.running.Go,
 	})
@@ -286,9 +281,6 @@ func (h *Handler) Close() error {
 	})
 	return errors.Join(errs...)
 }
-
-// WaitingPurges is how many purges wait until other machines can be told of them.
-func (h *Handler) WaitingPurges() int { return h.purges.Waiting() }
 
 // Measure updates the gauges of what the tiers hold. It is quick; call it right before
 // the meters are read.

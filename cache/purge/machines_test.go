@@ -234,11 +234,14 @@ func (m *simMachine) listen() {
 		}
 		s.mu.Lock()
 		var news []simEntry
+		var first []byte
 		i, found := slices.BinarySearchFunc(s.entries, m.at, func(e simEntry, at int) int { return e.id - at })
 		if found {
 			news = slices.Clone(s.entries[i+1:])
-		} else {
+		} else if len(s.entries) == 0 {
 			m.at = s.add(nil)
+		} else {
+			m.at, first = s.entries[0].id, s.entries[0].message
 		}
 		bell := s.bell
 		same := s.run == run
@@ -249,6 +252,9 @@ func (m *simMachine) listen() {
 		if !found {
 			m.heard.Store(false)
 			m.p.Message(nil, true)
+			if first != nil {
+				m.p.Message(first, false)
+			}
 			continue
 		}
 		time.Sleep(near()) // the answer is on its way

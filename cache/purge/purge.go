@@ -83,9 +83,11 @@
 //     run that is known (after a restart: to the journal), all epochs of before are
 //     forgotten, what this machine has is validated before its next use, and its own
 //     purges that it has not heard yet are announced again.
-//  4. A machine that starts reads the announcements from the beginning of the run. It
-//     takes nothing from the shared store before it has read them all, and nothing
-//     from its disk without validation before it has received its own greeting.
+//  4. A machine that starts reads the announcements from the beginning of the run, or if
+//     the oldest are not kept any more, all that are. It takes nothing from the shared
+//     store before it has read them all, and then what names one of them as its epoch;
+//     and nothing from its disk without validation before it has received its own
+//     greeting.
 //
 // A machine that cannot reach the server does not hear of purges, and knows that. It goes
 // on with what it has, but asks at each use: [Purger.CatchUp] tries to reach the server,

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"millrace/cache"
-	"millrace/cache/fetch"
 	"millrace/cache/purge"
 	"millrace/internal/config"
 	"millrace/internal/route/site"
@@ -45,7 +44,7 @@ func (b *builder) cache(name string, o cache.Options) (*cache.Handler, error) {
 	h, err := reuseOrOpen(b, k, func() (*cache.Handler, io.Closer, error) {
 		d.Meters = s.meters.Cache(name)
 		d.Purged = func(what purge.Selector) error { return s.forwardPurge(name, what) }
-		return openCache(b.machineName(), o, d, b.shared("cache of "+name))
+		return openCache(b.machineName(), o, d)
 	})
 	if err == nil && !twice {
 		b.next.caches[name] = h
@@ -83,27 +82,25 @@ func cacheNotes(sc config.Site, pattern string, rc config.Route) []string {
 
 // openCache opens a cache and, if it is shared, its connection to other machines, which call
 // this one by its name.
-func openCache(name string, o cache.Options, d cache.Deps, u *sharedUse) (*cache.Handler, io.Closer, error) {
+func openCache(name string, o cache.Options, d cache.Deps) (*cache.Handler, io.Closer, error) {
 	if o.Shared == "" {
 		h, err := cache.New(o, d)
 		return h, h, err
 	}
 	l := &relay{ready: make(chan struct{})}
-	shared, err := openShared(o.Shared, name, l, u)
+	shared, err := openShared(o.Shared, name, l, d.ErrorLog)
 	if err != nil {
 		return nil, nil, err
 	}
-	d.Meters.Shared.Store(u.meters)
-	d.Shared, d.Leases, d.Publish, d.Announce, d.Line, d.Ahead, d.Outbox = shared, shared, shared.Publish, shared.Announce, shared, shared.ClockAhead, outboxOf(o.Shared)
+	d.Shared, d.Publish, d.Announce, d.Line, d.Ahead, d.Outbox = shared, shared.Publish, shared.Announce, shared, shared.ClockAhead, outboxOf(o.Shared)
 	h, err := cache.New(o, d)
 	l.connect(h, err)
 	if err != nil {
-		return nil, nil, errors.Join(err, u.Close())
+		return nil, nil, errors.Join(err, shared.Close())
 	}
-	u.waits(h.WaitingPurges)
 	return h, closing(func() error {
 		l.cut() // first: what comes from now on finds a cache that is being closed
-		return errors.Join(h.Close(), u.Close())
+		return errors.Join(h.Close(), shared.Close())
 	}), nil
 }
 
@@ -111,7 +108,6 @@ func openCache(name string, o cache.Options, d cache.Deps, u *sharedUse) (*cache
 // messages through it.
 type sharedStore interface {
 	store.Store
-	fetch.Leases
 	purge.Line
 	Publish(ctx context.Context, message []byte) error
 	Announce(ctx context.Context, message []byte) (await func(context.Context) (missing []string, err error), err error)

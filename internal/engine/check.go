@@ -76,7 +76,7 @@ func routeAside(r config.Route, own func() string) config.Route {
 	}
 	if r.Cache != nil {
 		o := *r.Cache
-		if o.Shared, o.Coalesce = "", ""; o.Disk != "" {
+		if o.Shared = ""; o.Disk != "" {
 			o.Disk = own()
 		}
 		r.Cache = &o
@@ -88,7 +88,7 @@ func routeAside(r config.Route, own func() string) config.Route {
 	}
 	if r.WebSocket != nil && r.WebSocket.Channels != nil {
 		o, channels := *r.WebSocket, *r.WebSocket.Channels
-		channels.Bus, channels.BusName, channels.BusReplicas, o.Channels = "", "", 0, &channels
+		channels.Bus, o.Channels = "", &channels
 		r.WebSocket = &o
 	}
 	return r

@@ -18,6 +18,7 @@ type machines struct {
 	relay  *servertest.Relay
 	conns  []*conn
 	caches *control.Client // of the first
+	yaml   string          // of the others
 }
 
 func startMachines(t *testing.T, n int, off bool, options string) *machines {
@@ -30,12 +31,13 @@ func startMachines(t *testing.T, n int, off bool, options string) *machines {
 		if i == n-1 {
 			to = m.relay.Addr()
 		}
-		srv, caches := startWithAdmin(t, fmt.Sprintf("listen: 127.0.0.1:0\nlane: {off: %v}\nsites: [{routes: {/: {cache: {to: %q, shared: \"redis://%s\"%s}}}}]", off, url, to, options))
+		yaml := fmt.Sprintf("listen: 127.0.0.1:0\nlane: {off: %v}\nsites: [{routes: {/: {cache: {to: %q, shared: \"redis://%s\"%s}}}}]", off, url, to, options)
+		srv, caches := startWithAdmin(t, yaml)
 		c := dial(t, srv.Addrs()[0])
 		_ = c.SetDeadline(time.Now().Add(2 * time.Minute))
 		m.conns = append(m.conns, c)
 		if i == 0 {
-			m.caches = caches
+			m.caches, m.yaml = caches, yaml
 		}
 	}
 	believe(t, m.conns[0], m.conns[n-1])
@@ -47,6 +49,19 @@ func (m *machines) purge(t *testing.T, path, wait string) error {
 	t.Helper()
 	_, err := m.caches.Purge(t.Context(), control.Purge{Selector: purge.Selector{URL: "http://s" + path, Hard: true}, Wait: wait})
 	return err
+}
+
+// listening is how many machines Redis knows.
+func (m *machines) listening() int {
+	var n int
+	answer, err := m.redis.ask("HLEN millrace:{millrace:messages}machines")
+	if err == nil {
+		_, err = fmt.Sscanf(answer, ":%d", &n)
+	}
+	if err != nil {
+		return -1
+	}
+	return n
 }
 
 // fetched has the last machine serve a path from its memory, and returns the answer.
@@ -124,6 +139,37 @@ func TestTrimmedWhileCutOff(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestStartAfterTrimming: a machine that starts when the stream does not reach back to the
+// beginning of the server's run takes from Redis what was stored after an announcement that is
+// still there, and not what may be older than a purge that is not.
+func TestStartAfterTrimming(t *testing.T) {
+	m := startMachines(t, 2, false, "")
+	a := m.conns[0]
+	old := m.fetched(t, "/old")
+	m.redis.holds("http://s/old")
+	for _, path := range []string{"/old", "/1", "/2"} {
+		if err := m.purge(t, path, "5s"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := m.redis.ask("XTRIM millrace:messages MAXLEN 2"); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.purge(t, "/3", "5s"); err != nil {
+		t.Fatal(err)
+	}
+	_, young := a.get("s", "/young")
+	m.redis.holds("http://s/young")
+	c := dial(t, start(t, parse(t, m.yaml)).Addrs()[0])
+	servertest.Eventually(t, "the new one listens", func() bool { return m.purge(t, "/4", "5s") == nil && m.listening() == 3 })
+	if _, body := c.get("s", "/young"); body != young {
+		t.Errorf("what was stored after the last purge is not taken from Redis: %q, not %q", body, young)
+	}
+	if _, body := c.get("s", "/old"); body == old {
+		t.Errorf("%q, which was purged", body)
 	}
 }
 

@@ -55,7 +55,7 @@ func (b *builder) share(l *admit.Limit, o admit.Rate, key string) error {
 	}
 	url := o.Shared
 	s, err := reuseOrOpen(b, keyOf("limits", url), func() (*sharedLimits, io.Closer, error) {
-		ask, closer, err := openLimits(url, b.shared("rate limits"))
+		ask, closer, err := openLimits(url, b.server.errors)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -64,7 +64,7 @@ func (r *Redis) supervise() {
 	var looked time.Time
 	for {
 		round := r.checks.begun.Add(1)
-		err := plain(r.check())
+		err := r.check()
 		if r.health.checked(err) && r.closing.Err() == nil {
 			r.logState(err)
 			r.hearAnew()
@@ -106,11 +106,12 @@ func (r *Redis) idle(wait time.Duration, works bool, pause *backoff) bool {
 }
 
 func (r *Redis) logState(err error) {
+	server := strings.Join(r.client.InitAddress, ",")
 	if err == nil {
-		r.log.Info("redis works", "server", r.Server())
+		r.log.Info("redis works", "server", server)
 		return
 	}
-	r.log.Warn("redis cannot be used; caches and limits go on without it", "server", r.Server(), "error", err)
+	r.log.Warn("redis cannot be used; caches and limits go on without it", "server", server, "error", err)
 }
 
 // errReplica tells that the server is another one's replica: it takes no writes, or forgets

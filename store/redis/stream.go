@@ -133,7 +133,7 @@ var errLost = errors.New("messages were lost")
 // place is how far the messages have been read.
 type place struct {
 	run string // of the server; "": not known
-	id  string // of the last entry; "": at the end, for those before are not all there
+	id  string // of the last entry; "": unknown, for those behind it are not all there any more
 	// sure: since run was asked for, nothing has gone wrong, and no entry says that another
 	// one has begun. To ask costs the server more than a message does.
 	sure bool
@@ -178,12 +178,15 @@ func (r *Redis) follow(at *place) error {
 	}
 	var err error
 	if at.id == "" {
-		// An entry of our own is where we begin: as long as it is there, nothing
-		// after it was trimmed, for trimming begins with the oldest.
-		if at.id, err = r.add(r.closing, "from", ""); err != nil {
+		first, err := r.begin(at.run)
+		if err != nil {
 			return err
 		}
 		r.o.Message(nil, true)
+		if message, ok := first.FieldValues[field]; ok {
+			r.o.Message([]byte(message), false)
+		}
+		at.id = first.ID
 	}
 	entries, err := r.after(at.id)
 	if errors.Is(err, errLost) {
@@ -227,6 +230,24 @@ func (r *Redis) follow(at *place) error {
 	}
 	at.sure, err = r.await(at.id)
 	return err
+}
+
+// begin returns the entry to begin with where some are missing: the oldest that is there. For
+// trimming begins with the oldest, so that none is missing behind it; and if the run's
+// beginning was trimmed, all that are left are of the run. Where runs are not known it is an
+// entry of our own, at the end.
+func (r *Redis) begin(run string) (rueidis.XRangeEntry, error) {
+	var entries []rueidis.XRangeEntry
+	key := r.stream()
+	err := r.call(r.closing, key, func(ctx context.Context, l *link) (err error) {
+		entries, err = l.read.Do(ctx, l.read.B().Xrange().Key(key).Start("-").End("+").Count(1).Build()).AsXRange()
+		return err
+	})
+	if err == nil && run != "" && len(entries) > 0 {
+		return entries[0], nil
+	}
+	id, err := r.add(r.closing, "from", "")
+	return rueidis.XRangeEntry{ID: id}, err
 }
 
 // after reads the entries after a position, or says errLost if there may have

@@ -172,7 +172,6 @@ type Meters struct {
 
 	webSockets registry[WebSocket]
 	images     registry[Images]
-	stores     registry[Store]
 }
 
 // New makes an empty set of meters.

@@ -161,9 +161,6 @@ func (c *collector) collect(p *exposition.Page) {
 	for _, m := range c.meters.AllImages() {
 		collectImages(p, m)
 	}
-	for _, m := range c.meters.Stores() {
-		collectStore(p, m)
-	}
 	if c.certificates == nil {
 		return
 	}

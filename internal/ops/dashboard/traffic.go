@@ -29,12 +29,8 @@ func (d *Dashboard) build(now time.Time) []Panel {
 	if d.source.Certificates != nil {
 		certs = d.source.Certificates()
 	}
-	var shared []Store
-	if d.source.Stores != nil {
-		shared = d.source.Stores()
-	}
 	all := []Panel{
-		d.problems(now, upstreams, certs, shared),
+		d.problems(now, upstreams, certs),
 		d.summary(now),
 		d.latency(),
 		d.traffic(),
@@ -42,7 +38,6 @@ func (d *Dashboard) build(now time.Time) []Panel {
 		d.images(),
 		d.webSockets(),
 		servers(upstreams),
-		stores(shared),
 		certificates(certs),
 		d.protocols(look),
 		counted("urls", "Top URLs", "path", "URL", look.Paths, look.Usual),
