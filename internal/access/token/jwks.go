@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -63,7 +64,7 @@ func (s *keySet) find(alg, kid string) ([]key, error) {
 	switch {
 	case len(found) > 0:
 		return found, nil
-	case alg == "HS256":
+	case strings.HasPrefix(alg, "HS"):
 		return nil, fmt.Errorf("%w: the token is signed with a secret, the key set has public keys", ErrUnauthorized)
 	case kid != "" && slices.ContainsFunc(s.list, func(k key) bool { return k.id == kid }):
 		return nil, fmt.Errorf("%w: the token's key is not for %s", ErrUnauthorized, alg)

@@ -39,7 +39,9 @@ type key struct {
 
 // algorithms are all that any key may be used with.
 func algorithms() []string {
-	return []string{"HS256", "RS256", "PS256", "ES256", "ES384", "ES512", "EdDSA"}
+	return []string{
+		"HS256", "HS384", "HS512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
+	}
 }
 
 // newKey says what a public key may be used for.
@@ -53,7 +55,7 @@ func newKey(public any) (key, error) {
 		if p.E < 3 || p.E > math.MaxInt32 || p.E%2 == 0 {
 			return k, fmt.Errorf("an RSA key with the exponent %d is broken", p.E)
 		}
-		k.algs = []string{"RS256", "PS256"}
+		k.algs = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}
 	case *ecdsa.PublicKey:
 		switch p.Curve {
 		case elliptic.P256():
@@ -76,6 +78,19 @@ func newKey(public any) (key, error) {
 	return k, nil
 }
 
+// secretKey is for the algorithms whose hash is no longer than the secret (RFC 7518,
+// 3.2).
+func secretKey(secret string) key {
+	k := key{algs: []string{"HS256"}, public: []byte(secret)}
+	for alg, size := range map[string]int{"HS384": 48, "HS512": 64} {
+		if len(secret) >= size {
+			k.algs = append(k.algs, alg)
+		}
+	}
+	slices.Sort(k.algs)
+	return k
+}
+
 // fixed are keys that stay what they are.
 type fixed []key
 
@@ -93,7 +108,7 @@ func (f fixed) find(alg, kid string) ([]key, error) {
 func (j Options) keys(errorLog *slog.Logger) (keys, *keySet, error) {
 	switch {
 	case j.Secret != "":
-		return fixed{{algs: []string{"HS256"}, public: []byte(j.Secret)}}, nil, nil
+		return fixed{secretKey(j.Secret)}, nil, nil
 	case j.PublicKey != "":
 		list, err := readPEM(j.PublicKey)
 		return fixed(list), nil, err

@@ -40,7 +40,9 @@ func pairs(t testing.TB) []pair {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := []pair{{"RSA", rsaKey, []jwt.SigningMethod{jwt.SigningMethodRS256, jwt.SigningMethodPS256}}}
+	all := []pair{{"RSA", rsaKey, []jwt.SigningMethod{
+		jwt.SigningMethodRS256, jwt.SigningMethodRS384, jwt.SigningMethodRS512, jwt.SigningMethodPS256, jwt.SigningMethodPS384, jwt.SigningMethodPS512,
+	}}}
 	for method, curve := range map[jwt.SigningMethod]elliptic.Curve{
 		jwt.SigningMethodES256: elliptic.P256(), jwt.SigningMethodES384: elliptic.P384(), jwt.SigningMethodES512: elliptic.P521(),
 	} {
@@ -141,6 +143,49 @@ func TestKeyDecides(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestSecrets: a secret signs with the hashes that are no longer than it.
+func TestSecrets(t *testing.T) {
+	for size, want := range map[int]string{32: "HS256", 47: "HS256", 48: "HS256 HS384", 63: "HS256 HS384", 64: "HS256 HS384 HS512"} {
+		secret := strings.Repeat("s", size)
+		c, err := New(Options{Secret: secret}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var takes []string
+		for _, m := range []jwt.SigningMethod{jwt.SigningMethodHS256, jwt.SigningMethodHS384, jwt.SigningMethodHS512} {
+			if _, err := c.Check(sign(t, m, "", []byte(secret), jwt.MapClaims{"sub": "7"})); err == nil {
+				takes = append(takes, m.Alg())
+			} else if !errors.Is(err, ErrUnauthorized) || !strings.Contains(err.Error(), "the key is for "+strings.ReplaceAll(want, " ", " or ")) {
+				t.Errorf("%d bytes, %s: %v", size, m.Alg(), err)
+			}
+		}
+		if got := strings.Join(takes, " "); got != want {
+			t.Errorf("a secret of %d bytes is for %s, want %s", size, got, want)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestExpired: an expired token can be told from one that is wrong.
+func TestExpired(t *testing.T) {
+	c, err := New(Options{Secret: strings.Repeat("s", 32)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for at, want := range map[time.Duration]bool{-time.Hour: true, -Leeway / 2: false, time.Hour: false} {
+		_, err := c.Check(sign(t, jwt.SigningMethodHS256, "", []byte(strings.Repeat("s", 32)), jwt.MapClaims{"exp": time.Now().Add(at).Unix()}))
+		if errors.Is(err, ErrExpired) != want || want && !errors.Is(err, ErrUnauthorized) {
+			t.Errorf("%s from now: %v", at, err)
+		}
+	}
+	if _, err := c.Check("x"); err == nil || errors.Is(err, ErrExpired) {
+		t.Errorf("nonsense is %v", err)
 	}
 }
 

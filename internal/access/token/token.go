@@ -1,9 +1,9 @@
 // Package token checks signed tokens (JWT: RFC 7519, JWKS: RFC 7517), and asks the
 // URLs of the operator that know the keys, or know who a client is.
 //
-// What a key is says what it signs, never the token: a secret HS256; an RSA key
-// RS256 and PS256; an elliptic key ES256, ES384 or ES512, by its curve; an
-// Ed25519 key EdDSA. So nobody can sign with a public key as if it were a
+// What a key is says what it signs, never the token: a secret HS256, and HS384 and HS512
+// if it is long enough; an RSA key RS256, PS256 and the same with SHA-384 and SHA-512; an
+// elliptic key ES256, ES384 or ES512, by its curve; an Ed25519 key EdDSA. So nobody can sign with a public key as if it were a
 // secret, nor with nothing ("none"; RFC 8725, 3.1).
 //
 // exp and nbf are times (30 seconds are allowed for clocks that differ), iss and
@@ -27,6 +27,8 @@ var (
 	// ErrUnauthorized is a token that is missing, wrong or expired. What is
 	// wrapped around it may be told to the client.
 	ErrUnauthorized = errors.New("unauthorized")
+	// ErrExpired is an ErrUnauthorized that a new token of the same kind mends.
+	ErrExpired = errors.New("the token has expired")
 	// ErrUnavailable says that a key has to be fetched, and cannot be. What is
 	// wrapped around it is for the log.
 	ErrUnavailable = errors.New("the permission cannot be checked now")
@@ -38,9 +40,10 @@ const minSecret = 32
 
 // Options say which tokens are good. One of Secret, PublicKey and JWKS.
 type Options struct {
-	// Secret is for HS256, at least 32 bytes.
+	// Secret is for HS256, at least 32 bytes; with 48 bytes for HS384 too, and with 64
+	// for HS512.
 	Secret string `yaml:"secret"`
-	// PublicKey is a PEM file, for RS256, PS256, ES256, ES384, ES512 or EdDSA,
+	// PublicKey is a PEM file, for RS256 to RS512, PS256 to PS512, ES256 to ES512 or EdDSA,
 	// by what it holds: a public key or a certificate, or up to four while one
 	// takes over from another.
 	PublicKey string `yaml:"public_key"`

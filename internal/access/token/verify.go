@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// leeway is how far the clocks of who signs and of who checks may differ.
-	leeway = 30 * time.Second
+	// Leeway is how far the clocks of who signs and of who checks may differ.
+	Leeway = 30 * time.Second
 	// maxToken is what servers allow for a whole header, and so what tokens
 	// that work elsewhere have at most.
 	maxToken = 8 << 10
@@ -62,7 +62,7 @@ type verifier struct {
 func newVerifier(j Options, k keys) *verifier {
 	o := []jwt.ParserOption{
 		jwt.WithStrictDecoding(), // one spelling for one token
-		jwt.WithLeeway(leeway),
+		jwt.WithLeeway(Leeway),
 		jwt.WithValidMethods(algorithms()),
 	}
 	if j.Issuer != "" {
@@ -93,7 +93,7 @@ func (v *verifier) verify(token string) (Claims, error) {
 		return Claims{}, fmt.Errorf("%w: %w", ErrUnauthorized, v.reason(err, &c))
 	}
 	if c.exp != nil {
-		c.Expires = c.exp.Add(leeway)
+		c.Expires = c.exp.Add(Leeway)
 	}
 	return c.Claims, nil
 }
@@ -124,7 +124,7 @@ func (v *verifier) reason(err error, c *claims) error {
 	missing := errors.Is(err, jwt.ErrTokenRequiredClaimMissing)
 	switch {
 	case errors.Is(err, jwt.ErrTokenExpired):
-		return fmt.Errorf("the token has expired at %s", c.exp.UTC().Format(time.RFC3339))
+		return fmt.Errorf("%w at %s", ErrExpired, c.exp.UTC().Format(time.RFC3339))
 	case errors.Is(err, jwt.ErrTokenNotValidYet):
 		return fmt.Errorf("the token is not valid before %s", c.nbf.UTC().Format(time.RFC3339))
 	case errors.Is(err, jwt.ErrTokenInvalidAudience), missing && v.audience && len(c.audience) == 0:
