@@ -76,6 +76,9 @@ type Message struct {
 	ID   string
 	Data []byte // must not be changed, by whoever published or receives it
 	Time time.Time
+	// From is the client that has published it, if its protocol tells others; nil: a
+	// program, or nobody says. It must not be changed either.
+	From *Member
 }
 
 // History is what a channel still has.
@@ -95,6 +98,8 @@ type Member struct {
 	Client string `json:"client"`         // unique to the connection
 	User   string `json:"user,omitempty"` // who it says it is
 	Info   []byte `json:"info,omitempty"` // JSON, as the grant had it
+	// InChannel is the same for one channel, as a subscription's own token had it.
+	InChannel []byte `json:"in_channel,omitempty"`
 }
 
 // Listener receives what happens on a bus. Its methods must return quickly, may not

@@ -28,8 +28,10 @@ const (
 	sweepBatch = 256
 	// messageCost and channelCost are the bytes that a kept message and a
 	// channel with a history take beside their text.
-	messageCost = 128
+	messageCost = 136
 	channelCost = 384
+	// memberCost is the same of who has published a message.
+	memberCost = 128
 )
 
 // Memory is the bus of one process. A channel is kept while it is listened to or has a

@@ -219,7 +219,11 @@ func (s *shard) bound(keep Keep) {
 }
 
 func cost(m Message) int64 {
-	return int64(messageCost + len(m.ID) + len(m.Data))
+	n := messageCost + len(m.ID) + len(m.Data)
+	if m.From != nil { // several messages may share it, and it is counted for each
+		n += memberCost + len(m.From.User) + len(m.From.Info) + len(m.From.InChannel)
+	}
+	return int64(n)
 }
 
 func (s *shard) account(h *history, bytes int64) {

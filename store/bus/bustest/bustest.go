@@ -49,6 +49,7 @@ func Run(t *testing.T, shared bool, open func(t *testing.T, keep bus.Keep) bus.B
 		{"names", s.names},
 		{"payloads", s.payloads},
 		{"ids", s.ids},
+		{"who has published", s.from},
 		{"the same id at once", s.sameID},
 		{"history since", s.since},
 		{"history of the latest", s.latest},

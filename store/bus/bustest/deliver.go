@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -167,6 +168,21 @@ func (s suite) payloads(t *testing.T) {
 	got := m.history("a", nil, 0).Messages
 	if len(got) != 6 || !bytes.Equal(got[4].Data, big) {
 		t.Errorf("the history has %d messages, want 6, the fifth of 512 KiB", len(got))
+	}
+}
+
+func (s suite) from(t *testing.T) {
+	m := s.machine(t, usual())
+	m.listen("a")
+	full := &bus.Member{Client: "Nats-Msg-Id: c", User: "日\r\n\x00=", Info: []byte(`{"name":"Ada"}`), InChannel: []byte(`["x"]`)}
+	for i, from := range []*bus.Member{nil, {}, full} {
+		m.send(bus.Message{Channel: "a", Data: []byte("x"), From: from})
+		if got := m.delivered("a", i+1)[i].From; !reflect.DeepEqual(got, from) {
+			t.Errorf("of %+v came %+v", from, got)
+		}
+		if got := m.history("a", nil, 0).Messages[i].From; !reflect.DeepEqual(got, from) {
+			t.Errorf("of %+v the history has %+v", from, got)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package nats
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -19,6 +20,7 @@ import (
 const (
 	idHeader   = "Millrace-Id"   // the ID, as encodeID has it
 	timeHeader = "Millrace-Time" // when it was published, in ms since 1970
+	fromHeader = "Millrace-From" // the client, as JSON in encodeID's way; often missing
 	// headerRoom is what headers take beside the ID.
 	headerRoom = 256
 )
@@ -88,7 +90,7 @@ func keyOf(token, id string) string {
 
 // wire is a message on its way to the stream.
 func (b *Bus) wire(p *pending) *nats.Msg {
-	return &nats.Msg{
+	m := &nats.Msg{
 		Subject: b.in(p.token),
 		Data:    p.message.Data,
 		Header: nats.Header{
@@ -97,6 +99,32 @@ func (b *Bus) wire(p *pending) *nats.Msg {
 			timeHeader:    {strconv.FormatInt(p.message.Time.UnixMilli(), 10)},
 		},
 	}
+	if from := encodeFrom(p.message.From); from != "" {
+		m.Header[fromHeader] = []string{from}
+	}
+	return m
+}
+
+// encodeFrom makes the value of a header out of who has published; "" for nobody.
+func encodeFrom(from *bus.Member) string {
+	if from == nil {
+		return ""
+	}
+	text, err := json.Marshal(from)
+	if err != nil {
+		return "" // cannot be: there is nothing in it that has no JSON
+	}
+	return encodeID(string(text))
+}
+
+// decodeFrom is nil for what is no such value.
+func decodeFrom(value string) *bus.Member {
+	text, ok := decodeID(value)
+	from := new(bus.Member)
+	if !ok || json.Unmarshal([]byte(text), from) != nil {
+		return nil
+	}
+	return from
 }
 
 // tooBig reports whether the server would refuse a message.
@@ -105,7 +133,7 @@ func (b *Bus) tooBig(m bus.Message) error {
 	if most <= 0 { // no server has told yet
 		most = 1 << 20
 	}
-	if size := int64(len(m.Data) + 3*len(m.ID) + headerRoom); size > most {
+	if size := int64(len(m.Data) + 3*len(m.ID) + len(encodeFrom(m.From)) + headerRoom); size > most {
 		return fmt.Errorf("%w: %d bytes, and the server takes %d with headers (max_payload)", bus.ErrTooBig, len(m.Data), most)
 	}
 	return nil
@@ -127,7 +155,7 @@ func (s stored) message(channel string) bus.Message {
 	if !ok {
 		id = "nats-" + strconv.FormatUint(s.seq, 36)
 	}
-	m.ID = id
+	m.ID, m.From = id, decodeFrom(s.header.Get(fromHeader))
 	if ms, err := strconv.ParseInt(s.header.Get(timeHeader), 10, 64); err == nil {
 		m.Time = time.UnixMilli(ms)
 	}
