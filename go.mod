@@ -11,6 +11,9 @@ require (
 	github.com/andybalholm/brotli v1.2.8
 	github.com/anishathalye/porcupine v1.0.3
 	github.com/caddyserver/certmagic v0.25.6
+	github.com/centrifugal/centrifuge-go v0.10.4
+	github.com/centrifugal/gocent/v3 v3.3.0
+	github.com/centrifugal/protocol v0.16.0
 	github.com/charmbracelet/x/ansi v0.11.9
 	github.com/dchest/siphash v1.2.3
 	github.com/dunglas/httpsfv v1.1.2
@@ -52,6 +55,17 @@ require (
 	golang.org/x/time v0.14.0
 	google.golang.org/protobuf v1.36.12
 	kernel.org/pub/linux/libs/security/libcap/psx v1.2.77
+)
+
+require (
+	github.com/gorilla/websocket v1.5.0 // indirect
+	github.com/josharian/intern v1.0.0 // indirect
+	github.com/jpillora/backoff v1.0.0 // indirect
+	github.com/mailru/easyjson v0.7.7 // indirect
+	github.com/planetscale/vtprotobuf v0.6.1-0.20240319094008-0393e58bdf10 // indirect
+	github.com/segmentio/asm v1.2.0 // indirect
+	github.com/segmentio/encoding v0.4.0 // indirect
+	github.com/valyala/bytebufferpool v1.0.0 // indirect
 )
 
 require (

@@ -54,7 +54,7 @@ var layers = [][]room{
 	{
 		{"static", ". packer | original packfile"},
 		{"cache", "control | . | fetch | tier | object rules | purge | fill key rfc9111"},
-		{"websocket", "control | . | channels | conn hub | auth client frame page"},
+		{"websocket", "control | . | channels | conn hub | auth centrifuge client frame page"},
 		{"php", "."},
 		{"internal/plugin", "."},
 		{"lab", ". | experiment/cache experiment/embed experiment/images experiment/packed experiment/proof experiment/protocols experiment/proxy experiment/sendfile experiment/tls experiment/websocket | experiment | trial | gate pgo | live load/h2load report subject | load | link load/client record site stats"},
@@ -141,6 +141,7 @@ var thirdParty = map[string][]string{
 	"store/s3":                  {"github.com/minio/minio-go/v7", "golang.org/x/time"}, // a log line once in a while
 	"websocket":                 {"golang.org/x/time"},                                 // a log line once in a while
 	"internal/access/token":     {"github.com/golang-jwt/jwt/v5", "github.com/MicahParks/jwkset"},
+	"websocket/centrifuge":      {"google.golang.org/protobuf"}, // protowire
 	"websocket/conn":            {"golang.org/x/sys"},
 	"websocket/frame":           {"github.com/klauspost/compress"},
 
@@ -200,11 +201,12 @@ var thirdPartyTests = map[string][]string{
 	"images/worker":    {"golang.org/x/image"},
 
 	// The oracles of our frames, and clients.
-	"internal/server":    {"golang.org/x/net"}, // HTTP/2 frame by frame
-	"websocket":          {"github.com/gobwas/ws", "github.com/lxzan/gws", "golang.org/x/net"},
-	"websocket/channels": {"github.com/gobwas/ws"},
-	"websocket/conn":     {"github.com/gobwas/ws", "github.com/lxzan/gws"},
-	"websocket/frame":    {"github.com/gobwas/ws", "github.com/lxzan/gws"},
+	"internal/server":      {"golang.org/x/net"}, // HTTP/2 frame by frame
+	"websocket":            {"github.com/gobwas/ws", "github.com/lxzan/gws", "golang.org/x/net", "github.com/centrifugal/centrifuge-go", "github.com/centrifugal/gocent/v3"},
+	"websocket/centrifuge": {"github.com/centrifugal/protocol", "google.golang.org/protobuf"},
+	"websocket/channels":   {"github.com/gobwas/ws", "golang.org/x/sys"}, // pairs of sockets
+	"websocket/conn":       {"github.com/gobwas/ws", "github.com/lxzan/gws"},
+	"websocket/frame":      {"github.com/gobwas/ws", "github.com/lxzan/gws"},
 }
 
 // A goPackage is one directory's package as far as the rules care.

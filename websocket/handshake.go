@@ -14,7 +14,9 @@ import (
 	"millrace/internal/lane"
 	"millrace/internal/wire/field"
 	"millrace/internal/wire/message"
+	"millrace/websocket/centrifuge"
 	"millrace/websocket/channels"
+	"millrace/websocket/conn"
 	"millrace/websocket/frame"
 )
 
@@ -136,6 +138,9 @@ func matchesOrigin(allowed, origin string, u *url.URL) bool {
 // subprotocol is the first of the route's subprotocols that the client offers; "" for
 // none.
 func (h *Handler) subprotocol(r *http.Request) string {
+	if r.URL.Path == sdkSocket && h.sdks != nil && field.Has(r.Header["Sec-Websocket-Protocol"], centrifuge.Subprotocol) {
+		return centrifuge.Subprotocol
+	}
 	for _, ours := range h.options.Subprotocols {
 		for theirs := range field.Members(r.Header["Sec-Websocket-Protocol"]) {
 			if theirs == ours { // RFC 6455, 4.1: as it is written
@@ -166,16 +171,16 @@ func (h *Handler) answerTo(r *http.Request) (header field.Lines, p frame.Params)
 	return header, p
 }
 
-// open completes the handshake and hands the connection over to the engine. It returns
+// adopt completes the handshake and hands the connection over to the engine. It returns
 // after that; over HTTP/2, when the connection is over.
-func (h *Handler) open(w http.ResponseWriter, r *http.Request, state any, place *seat) {
+func (h *Handler) adopt(w http.ResponseWriter, r *http.Request, set *conn.Settings, state any, place *seat) {
 	header, p := h.answerTo(r)
 	if isConnect(r) {
 		if s := openStream(w, r, header); s != nil {
 			defer s.end()
 			place.keep()
 			place.release(func() {}) // a moment early: Serve returns at the end only
-			_ = h.engine.Serve(s, h.settings, p, state)
+			_ = h.engine.Serve(s, set, p, state)
 		}
 		return
 	}
@@ -184,7 +189,7 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request, state any, place 
 	if s, ok := w.(lane.Switcher); ok && h.engine.TakesDescriptors() {
 		if fd, early, ok := s.Switch(head); ok {
 			place.keep()
-			place.release(func() { _ = h.engine.AdoptDescriptor(fd, early, h.settings, p, state) }) // closed already: as the connection is
+			place.release(func() { _ = h.engine.AdoptDescriptor(fd, early, set, p, state) }) // closed already: as the connection is
 			return
 		}
 	}
@@ -193,7 +198,7 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request, state any, place 
 		return
 	}
 	place.keep()
-	place.release(func() { _ = h.engine.Adopt(raw, early, h.settings, p, state) }) // closed already: as the connection is
+	place.release(func() { _ = h.engine.Adopt(raw, early, set, p, state) }) // closed already: as the connection is
 }
 
 // switching is the head of the answer that accepts a handshake, with these fields.

@@ -21,9 +21,11 @@ import (
 	"millrace/internal/lane"
 	"millrace/internal/observe/meter"
 	"millrace/internal/upstream"
+	"millrace/internal/wire/field"
 	"millrace/internal/wire/message"
 	"millrace/internal/wire/pages"
 	"millrace/proxy"
+	"millrace/websocket/centrifuge"
 	"millrace/websocket/channels"
 	"millrace/websocket/client"
 	"millrace/websocket/conn"
@@ -36,6 +38,7 @@ type Handler struct {
 	options  Options
 	engine   *conn.Engine
 	settings *conn.Settings
+	sdks     []*conn.Settings // of clients that speak Centrifugo's protocol, by its form
 	meters   *meter.WebSocket
 	page     http.Handler // nil: there is none
 
@@ -61,7 +64,7 @@ type Handler struct {
 	own []io.Closer // what New has made of Deps that were nil
 
 	places *Places // of this handler; nil: no limit
-	all    *Places // of all handlers, or nil
+	shared *Places // of all handlers, or nil
 }
 
 // New returns a handler.
@@ -87,9 +90,9 @@ func newHandler(o Options, d Deps) (*Handler, error) {
 		h.meters = &meter.WebSocket{}
 	}
 	h.settings = settings(o, h.meters)
-	h.all = d.Places
+	h.shared = d.Places
 	if o.Connections > 0 {
-		h.places = NewPlaces(func() int { return o.Connections }, h.settings.Open)
+		h.places = NewPlaces(func() int { return o.Connections }, h.open)
 	}
 	switch {
 	case o.Proxy != nil:
@@ -99,14 +102,25 @@ func newHandler(o Options, d Deps) (*Handler, error) {
 		}
 		h.proxy, h.pool = p, d.Pool
 	case o.Channels != nil:
+		if o.Channels.Centrifuge {
+			h.sdks = sdkSettings(h.settings, o, h.meters)
+		}
 		c, err := channels.New(*o.Channels, channels.Deps{
-			Bus: d.Bus, Runners: d.Engine.Runners(), Post: d.Engine.Post, Meters: h.meters, ErrorLog: d.ErrorLog,
+			Each: func(f func(k *conn.Conn)) {
+				for _, s := range h.all() {
+					d.Engine.Each(s, f)
+				}
+			},
+			Bus: d.Bus, Runners: d.Engine.Runners(), Post: d.Engine.Post, Meters: h.meters, ErrorLog: d.ErrorLog, Ping: h.settings.Ping,
 			CompressFrom: h.settings.CompressFrom, Queue: h.settings.Queue, QueueLength: h.settings.QueueLength,
 		})
 		if err != nil {
 			return nil, err
 		}
-		h.channels, h.settings.App = c, c
+		h.channels = c
+		for _, s := range h.all() {
+			s.App = c
+		}
 		h.page = page.Handler(page.Channels)
 	case o.Echo != nil:
 		h.settings.App = echo{}
@@ -156,6 +170,34 @@ func settings(o Options, m *meter.WebSocket) *conn.Settings {
 	return s
 }
 
+// sdkSettings are the settings of clients that speak Centrifugo's protocol, in each form:
+// they are asked whether they are there by a message of the protocol.
+func sdkSettings(of *conn.Settings, o Options, m *meter.WebSocket) []*conn.Settings {
+	var all []*conn.Settings
+	for form := range centrifuge.Form(centrifuge.Forms) {
+		s := settings(o, m)
+		s.Budget, s.Idle = of.Budget, 0
+		s.Beat = conn.Beat{Op: channels.Opcode(form), Data: form.Append(nil, &centrifuge.Reply{})}
+		s.Overflow = conn.Disconnect // nobody there would notice a gap
+		if form == centrifuge.Uni {
+			s.PongTimeout = 0 // such a client says nothing
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// all are the settings of all clients.
+func (h *Handler) all() []*conn.Settings { return append([]*conn.Settings{h.settings}, h.sdks...) }
+
+// open is how many clients are connected.
+func (h *Handler) open() (n int) {
+	for _, s := range h.all() {
+		n += s.Open()
+	}
+	return n
+}
+
 // ServeHTTP implements [http.Handler].
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.watch.Do(func() {
@@ -203,15 +245,45 @@ func (h *Handler) handshake(w http.ResponseWriter, r *http.Request) {
 	case h.proxy != nil:
 		h.passOn(w, r, &q, place)
 	case h.channels != nil:
-		state, err := h.channels.Connect(r, place.who.ending())
-		if err != nil {
-			h.refuse(w, r, asRefusal(err))
-			return
-		}
-		h.open(w, r, state, place)
+		h.joinChannels(w, r, place)
 	default:
-		h.open(w, r, place.who, place)
+		h.adopt(w, r, h.settings, place.who, place)
 	}
+}
+
+// joinChannels lets a client of the channels in, in the protocol that its path stands for.
+func (h *Handler) joinChannels(w http.ResponseWriter, r *http.Request, place *seat) {
+	set, connect := h.settings, h.channels.Connect
+	if strings.HasPrefix(r.URL.Path, sdkPath) {
+		form := formOf(r)
+		set = h.sdks[form]
+		connect = func(r *http.Request, end func()) (any, error) { return h.channels.ConnectSDK(r, form, end) }
+	}
+	state, err := connect(r, place.who.ending())
+	if err != nil {
+		h.refuse(w, r, asRefusal(err))
+		return
+	}
+	h.adopt(w, r, set, state, place)
+}
+
+// Below the route: what is Centrifugo's, and where WebSockets connect that speak its
+// protocol, or that only listen.
+const (
+	sdkPath    = "/connection/"
+	sdkSocket  = "/connection/websocket"
+	sdkListens = "/connection/uni_websocket"
+)
+
+// formOf is the form that the client of such a WebSocket speaks.
+func formOf(r *http.Request) centrifuge.Form {
+	if r.URL.Path == sdkListens {
+		return centrifuge.Uni
+	}
+	if field.Has(r.Header["Sec-Websocket-Protocol"], centrifuge.Subprotocol) || r.URL.Query().Get("format") == "protobuf" {
+		return centrifuge.Protobuf
+	}
+	return centrifuge.JSON
 }
 
 // admit says whether clients may connect now. While the route's clients are being sent
@@ -239,13 +311,13 @@ func (h *Handler) place(q *message.Request) (*seat, *channels.Refusal) {
 	if !ok {
 		return nil, h.full(&h.warnRoute, q, "this route has as many WebSockets as it may have", "websocket.connections")
 	}
-	all, ok := h.all.take()
+	all, ok := h.shared.take()
 	if !ok {
 		own(func() {})
-		return nil, h.full(&h.warnAll, q, "this server has as many WebSockets as it may have", h.all.more())
+		return nil, h.full(&h.warnAll, q, "this server has as many WebSockets as it may have", h.shared.more())
 	}
 	s := &seat{release: func(over func()) { all(func() { own(over) }) }}
-	if s.who, ok = h.all.admit(q); !ok {
+	if s.who, ok = h.shared.admit(q); !ok {
 		s.leave()
 		return nil, h.full(&h.warnAddress, q, "this address has as many WebSockets as it may have", "limits.websockets_per_address, or limits.trusted_proxies for a proxy that comes for many clients")
 	}
@@ -272,8 +344,30 @@ func (h *Handler) serveChannels(w http.ResponseWriter, r *http.Request) bool {
 	case "/", "/ws":
 		return false
 	default:
-		pages.Error(w, r, http.StatusNotFound, "")
+		return h.serveSDK(w, r)
 	}
+	return true
+}
+
+// serveSDK is serveChannels for the paths of Centrifugo's protocol, and for unknown ones.
+func (h *Handler) serveSDK(w http.ResponseWriter, r *http.Request) bool {
+	switch path := r.URL.Path; {
+	case h.sdks == nil:
+	case path == sdkSocket || path == sdkListens:
+		return false
+	case channels.IsAPI(path):
+		h.channels.ServeAPI(w, r)
+		return true
+	case channels.IsSDKStream(path):
+		var q message.Request
+		if q.Of(r); !h.accepts(&q) {
+			h.refuse(w, r, h.refusedOrigin(&q))
+			return true
+		}
+		h.channels.ServeSDK(w, r, h.leaving)
+		return true
+	}
+	pages.Error(w, r, http.StatusNotFound, "")
 	return true
 }
 
@@ -359,7 +453,11 @@ func (h *Handler) leave(code frame.Code) {
 		h.watching.Lock()
 		close(h.leaving)
 		h.watching.Unlock()
-		h.engine.Leave(h.settings, code, cmp.Or(max(0, h.options.Reconnect), defaultReconnect), grace)
+		var all sync.WaitGroup
+		for _, s := range h.all() {
+			all.Go(func() { h.engine.Leave(s, code, cmp.Or(max(0, h.options.Reconnect), defaultReconnect), grace) })
+		}
+		all.Wait()
 	})
 }
 

@@ -321,7 +321,7 @@ func ForEcho() *Config {
 // for trying them out. Everybody may subscribe, and see who else has, as far as
 // presence is on. It is not checked.
 func ForChannels() *Config {
-	o := &channels.Options{}
+	o := &channels.Options{Centrifuge: true}
 	o.Auth.Presence = []string{"*"}
 	return forWebSocket(websocket.Options{Channels: o, Page: true})
 }

@@ -13,10 +13,13 @@
 // Package token says which tokens are good.
 //
 // The claims: sub is the user, exp and nbf are times (30 seconds are allowed for
-// clocks that differ), iss and aud are compared if the options say with what,
-// info is any JSON that others see beside the user, and subscribe, publish and
-// presence are lists of patterns. A token without exp never ends: who wants that
-// its user can be locked out gives it one.
+// clocks that differ), expire_at is when the grant ends if that is not exp (0: never),
+// iss and aud are compared if the options say with what, info is any JSON that others
+// see beside the user, subscribe, publish and presence are lists of patterns, and
+// channels and subs name subscriptions that the server makes ([Given]). A token without
+// exp never ends: who wants that its user can be locked out gives it one.
+//
+// A token for one subscription has channel besides ([Subscription]).
 //
 // # Patterns
 //
@@ -30,6 +33,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"millrace/internal/access/token"
@@ -49,6 +53,11 @@ type Grant struct {
 	// Expires is when the grant ends; zero: never. For a token it is the end of
 	// the leeway behind exp: the moment from which on it would be refused.
 	Expires time.Time
+	// Given are the subscriptions that the server makes for the client, in the order
+	// of their names. The client may subscribe to those channels.
+	Given []Given
+
+	renewable bool // it comes from a token
 
 	subscribe patterns
 	publish   patterns
@@ -57,7 +66,9 @@ type Grant struct {
 
 // MaySubscribe reports whether the client may subscribe to a channel and read
 // its history.
-func (g *Grant) MaySubscribe(channel string) bool { return g.subscribe.match(channel) }
+func (g *Grant) MaySubscribe(channel string) bool {
+	return g.subscribe.match(channel) || slices.ContainsFunc(g.Given, func(s Given) bool { return s.Channel == channel })
+}
 
 // MayPublish reports whether it may publish to it.
 func (g *Grant) MayPublish(channel string) bool { return g.publish.match(channel) }
@@ -151,6 +162,18 @@ func tokenOf(r *http.Request, cookie string) string {
 	}
 	return ""
 }
+
+// Handshake is Connect for a client that may bring its token later: then grant is nil,
+// and no error.
+func (c *Checker) Handshake(ctx context.Context, r *http.Request) (*Grant, error) {
+	if c.url == nil && c.tokens != nil && tokenOf(r, c.cookie) == "" {
+		return nil, nil
+	}
+	return c.Connect(ctx, r)
+}
+
+// Anyone is the grant of who has no token; nil: without one nobody may do anything.
+func (c *Checker) Anyone() *Grant { return c.open }
 
 // Token returns the grant of a token that a client sends later, before its first one
 // ends. It does not block: for a key that has to be fetched first it returns

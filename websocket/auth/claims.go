@@ -1,12 +1,10 @@
 package auth
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
-	"unicode/utf8"
 
 	"millrace/internal/access/token"
 )
@@ -23,6 +21,8 @@ type claimed struct {
 	user    string
 	info    []byte
 	expires time.Time
+	given   []Given
+	token   bool // these are a token's
 
 	subscribe, publish, presence []pattern
 }
@@ -40,19 +40,12 @@ func (c *claimed) read(m map[string]json.RawMessage, user string) error {
 			return err
 		}
 	}
-	info := m["info"]
-	if len(info) == 0 || string(info) == "null" {
-		return nil
+	var err error
+	if c.info, err = oneLine(m["info"], "info"); err != nil {
+		return err
 	}
-	var line bytes.Buffer // one line: it goes into event streams too
-	if err := json.Compact(&line, info); err != nil {
-		return fmt.Errorf("its info: %w", err)
-	}
-	c.info = bytes.ToValidUTF8(line.Bytes(), []byte(string(utf8.RuneError)))
-	if len(c.info) > maxInfo {
-		return fmt.Errorf("its info has %d bytes: at most %d", len(c.info), maxInfo)
-	}
-	return nil
+	c.given, err = given(m)
+	return err
 }
 
 func patternList(m map[string]json.RawMessage, key string, to *[]pattern) error {
@@ -78,8 +71,8 @@ func patternList(m map[string]json.RawMessage, key string, to *[]pattern) error 
 
 // claimsOfToken returns the claims of a token that was verified.
 func claimsOfToken(t token.Claims) (claimed, error) {
-	c := claimed{expires: t.Expires}
-	if err := c.read(t.Members, "sub"); err != nil {
+	c := claimed{expires: t.Expires, token: true}
+	if err := errors.Join(c.read(t.Members, "sub"), until(t.Members, &c.expires)); err != nil {
 		return claimed{}, fmt.Errorf("%w: the token cannot be read: %w", token.ErrUnauthorized, err)
 	}
 	return c, nil

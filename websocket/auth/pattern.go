@@ -40,6 +40,9 @@ func (p pattern) match(name string) bool {
 	return true
 }
 
+// Match reports whether a channel's name fits into a pattern.
+func Match(text, channel string) bool { return parsePattern(text).match(channel) }
+
 // fill puts a user's name in for the placeholders. It reports false if the name
 // would not end where the pattern says.
 func (p pattern) fill(user string) (pattern, bool) {
@@ -117,6 +120,8 @@ func (r rights) grant(user string, c claimed) *Grant {
 		User:      user,
 		Info:      c.info,
 		Expires:   c.expires,
+		Given:     c.given,
+		renewable: c.token,
 		subscribe: r.subscribe.of(user, c.subscribe),
 		publish:   r.publish.of(user, c.publish),
 		presence:  r.presence.of(user, c.presence),

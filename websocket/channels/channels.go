@@ -67,6 +67,7 @@ import (
 	"millrace/internal/observe/meter"
 	"millrace/store/bus"
 	"millrace/websocket/auth"
+	"millrace/websocket/centrifuge"
 	"millrace/websocket/conn"
 	"millrace/websocket/frame"
 	"millrace/websocket/hub"
@@ -81,6 +82,12 @@ type Deps struct {
 	ErrorLog *slog.Logger
 	// CompressFrom is from how many bytes on publications are compressed.
 	CompressFrom int
+	// Each calls f in the turn of every WebSocket of the channels, soon. nil: orders of
+	// the server API reach none.
+	Each func(f func(k *conn.Conn))
+	// Ping is how often an SDK's clients get a ping of their protocol, which the
+	// connection sends; 0: never. They are told, and asked to answer.
+	Ping time.Duration
 	// Queue and QueueLength bound what waits for one event stream: bytes and
 	// messages. An answer to history or presence has at most half of Queue.
 	Queue, QueueLength int
@@ -95,7 +102,13 @@ type Channels struct {
 
 	keys       [][sha256.Size]byte
 	presence   bool
+	keeps      bool // a history
 	shared     bool // by several machines
+	ping       time.Duration
+	node       string     // this server, to SDKs' clients without a WebSocket
+	streams    sdkStreams // theirs
+	walk       func(f func(k *conn.Conn))
+	ordered    bool // orders are heard
 	perClient  int
 	maxPublish int
 	commands   int
@@ -135,6 +148,11 @@ func New(o Options, d Deps) (*Channels, error) {
 	}
 	c := &Channels{
 		presence:     o.Presence,
+		keeps:        !o.History.Off,
+		ping:         d.Ping,
+		node:         rand.Text()[:12],
+		walk:         d.Each,
+		ordered:      o.Centrifuge,
 		shared:       o.Bus != "",
 		perClient:    or(o.PerClient, defaultPerClient),
 		maxPublish:   int(or(o.MaxPublish, defaultMaxPublish)),
@@ -158,13 +176,18 @@ func New(o Options, d Deps) (*Channels, error) {
 	}
 	c.hub, err = hub.New(hub.Options{
 		Presence: o.Presence, CompressFrom: d.CompressFrom, Meters: c.meters,
-		Text: c.text, Event: c.event, Note: note,
+		Forms: c.forms(),
 	}, d.Bus, d.Runners, d.Post)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("channels: %w", err), d.Bus.Close(), c.auth.Close())
 	}
 	c.publisher = newPublisher(c.hub.Publish)
 	c.expiry = newExpiry()
+	if o.Centrifuge {
+		if err := c.takeOrders(); err != nil {
+			return nil, errors.Join(fmt.Errorf("channels: %w", err), c.Close())
+		}
+	}
 	return c, nil
 }
 
@@ -179,21 +202,37 @@ func (c *Channels) Connect(r *http.Request, end func()) (state any, err error) {
 	return &session{grant: grant, slot: noSlot, end: end}, nil
 }
 
+// ConnectSDK is Connect for a client that speaks Centrifugo's protocol, which may bring
+// its token with its first command.
+func (c *Channels) ConnectSDK(r *http.Request, form centrifuge.Form, end func()) (state any, err error) {
+	grant, err := c.auth.Handshake(r.Context(), r)
+	if err != nil {
+		return nil, c.refused(r, err)
+	}
+	return newSDKClient(form, grant, end), nil
+}
+
 // grant returns what a client may do.
 func (c *Channels) grant(r *http.Request) (*auth.Grant, *Refusal) {
 	grant, err := c.auth.Connect(r.Context(), r)
+	if err != nil {
+		return nil, c.refused(r, err)
+	}
+	return grant, nil
+}
+
+// refused is the answer to a client that may not connect.
+func (c *Channels) refused(r *http.Request, err error) *Refusal {
 	switch {
-	case err == nil:
-		return grant, nil
 	case errors.Is(err, auth.ErrForbidden):
-		return nil, refusal(http.StatusForbidden, err.Error())
+		return refusal(http.StatusForbidden, err.Error())
 	case errors.Is(err, token.ErrUnauthorized):
-		return nil, refusal(http.StatusUnauthorized, err.Error())
+		return refusal(http.StatusUnauthorized, err.Error())
 	}
 	if r.Context().Err() == nil {
 		c.errorLog.Error("a client of the channels could not be checked", "error", err)
 	}
-	return nil, refusal(http.StatusServiceUnavailable, token.ErrUnavailable.Error())
+	return refusal(http.StatusServiceUnavailable, token.ErrUnavailable.Error())
 }
 
 // Refusal is an HTTP status and the text that goes with it.
@@ -215,28 +254,39 @@ func (r *Refusal) Error() string { return r.Text }
 
 // Open implements [conn.App].
 func (c *Channels) Open(k *conn.Conn) {
-	if s, ok := k.State().(*session); ok {
+	switch s := k.State().(type) {
+	case *session:
 		c.open(s, wire{k})
+	case *sdkClient:
+		c.openSDK(s, wire{k})
 	}
 }
 
 // Message implements [conn.App].
 func (c *Channels) Message(k *conn.Conn, op frame.Opcode, data []byte) {
-	if s, ok := k.State().(*session); ok {
+	switch s := k.State().(type) {
+	case *session:
 		c.message(s, op, data)
+	case *sdkClient:
+		c.frame(s, op, data)
 	}
 }
 
 // Closed implements [conn.App].
 func (c *Channels) Closed(k *conn.Conn, _ frame.Code) {
-	if s, ok := k.State().(*session); ok {
+	switch s := k.State().(type) {
+	case *session:
 		c.closed(s)
+	case *sdkClient:
+		c.closedSDK(s)
 	}
 }
 
-// Leaving implements [conn.Leaver].
+// Leaving implements [conn.Leaver]. To an SDK the close frame says enough.
 func (c *Channels) Leaving(k *conn.Conn, _ frame.Code, reconnect time.Duration) {
-	k.Send(frame.Text, leaving(reconnect))
+	if _, ok := k.State().(*session); ok {
+		k.Send(frame.Text, leaving(reconnect))
+	}
 }
 
 // leaving is the message that says in how many seconds to come back, to the
@@ -246,8 +296,14 @@ func leaving(reconnect time.Duration) []byte {
 	return append(b, '}')
 }
 
-// Measure sets the gauges.
-func (c *Channels) Measure() { c.hub.Measure() }
+// Measure sets the gauges. The channel of orders is nobody's.
+func (c *Channels) Measure() {
+	c.hub.Measure()
+	if c.ordered {
+		c.meters.Channels.Add(-1)
+		c.meters.Subscriptions.Add(-1)
+	}
+}
 
 // Close ends event streams, waits for what is being published, and ends the hub
 // and its bus. Publications that still wait are not sent.

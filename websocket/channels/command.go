@@ -85,7 +85,7 @@ func parseCommand(text []byte) (command, *fault) {
 		}
 	}
 	if n > 0 {
-		if err := bus.CheckChannel(channel); err != nil { // not told back: it may be as long as a message
+		if err := checkChannel(channel); err != nil { // not told back: it may be as long as a message
 			return c, &fault{code: badRequest, text: err.Error()}
 		}
 	}
@@ -119,17 +119,26 @@ func (c *command) check(channel string) *fault {
 	if len(c.Data) == 0 {
 		return bad("publish needs data: any JSON value")
 	}
-	if tooDeep(c.Data) {
-		return bad(deep)
-	}
-	if bytes.ContainsAny(c.Data, " \t\r\n") {
-		var b bytes.Buffer
-		if err := json.Compact(&b, c.Data); err != nil {
-			return bad("data is not JSON") // cannot be: it was read already
-		}
-		c.Data = b.Bytes()
+	var wrong string
+	if c.Data, wrong = inLine(c.Data); wrong != "" {
+		return bad(wrong)
 	}
 	return nil
+}
+
+// inLine brings data into one line. wrong says why it cannot be published.
+func inLine(data []byte) (line []byte, wrong string) {
+	if tooDeep(data) {
+		return nil, deep
+	}
+	if !bytes.ContainsAny(data, " \t\r\n") {
+		return data, ""
+	}
+	var b bytes.Buffer
+	if json.Compact(&b, data) != nil {
+		return nil, "data is not JSON"
+	}
+	return b.Bytes(), ""
 }
 
 // maxDepth is how deep the data of a publication may be nested: what the readers

@@ -149,7 +149,7 @@ func TestTurnsAndDeliveries(t *testing.T) {
 	for i := range ports {
 		for waits := true; waits; runtime.Gosched() { // for the bus's answers
 			ports[i].turn.Lock()
-			waits = sessions[i].pending != nil
+			waits = len(sessions[i].others().pending) > 0
 			ports[i].turn.Unlock()
 		}
 	}
@@ -206,7 +206,7 @@ func checkStory(t *testing.T, port *owned, s *session) {
 		t.Errorf("the client was told of %d subscriptions and has %d", len(has), s.count())
 	}
 	for channel := range has {
-		if s.more[channel] == nil && (s.first == nil || s.first.Channel() != channel) {
+		if s.others().more[channel] == nil && (s.first == nil || s.first.Channel() != channel) {
 			t.Errorf("the client was told of a subscription to %s that it has not", channel)
 		}
 	}

@@ -6,10 +6,40 @@ import (
 	"unicode/utf8"
 
 	"millrace/store/bus"
+	"millrace/websocket/centrifuge"
+	"millrace/websocket/frame"
 	"millrace/websocket/hub"
 )
 
 // What is sent often is put together by hand: one allocation, no reflection.
+
+// The forms of publications and notes: for our own protocol, for event streams, and
+// from formSDK on for SDKs, by centrifuge.Form.
+const (
+	formText = iota
+	formEvent
+	formSDK
+)
+
+func (c *Channels) forms() []hub.Form {
+	forms := []hub.Form{
+		formText:  {Message: c.text, Note: note, Op: frame.Text},
+		formEvent: {Message: c.event, Note: note, Op: frame.Text},
+	}
+	for form := range centrifuge.Form(centrifuge.Forms) {
+		forms = append(forms, hub.Form{
+			Message: func(m bus.Message) []byte { return form.Append(nil, &centrifuge.Reply{Push: c.pushOf(m, form)}) },
+			Note: func(n hub.Note) []byte {
+				if p := pushOfNote(n); p != nil {
+					return form.Append(nil, &centrifuge.Reply{Push: p})
+				}
+				return nil
+			},
+			Op: Opcode(form),
+		})
+	}
+	return forms
+}
 
 // text is a publication as clients get it. On a bus of several machines it has its ID
 // besides the offset: the machine on which it was published may deliver it without an

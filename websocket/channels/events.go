@@ -11,7 +11,6 @@ import (
 
 	"millrace/internal/observe/meter"
 	"millrace/internal/wire/pages"
-	"millrace/store/bus"
 	"millrace/websocket/auth"
 )
 
@@ -139,7 +138,7 @@ func (c *Channels) channelsOf(r *http.Request) ([]string, *Refusal) {
 		return nil, refusal(http.StatusBadRequest, fmt.Sprintf("%d channels are too many: at most %d", len(channels), c.perClient))
 	}
 	for _, channel := range channels {
-		if err := bus.CheckChannel(channel); err != nil {
+		if err := checkChannel(channel); err != nil {
 			return nil, refusal(http.StatusBadRequest, err.Error())
 		}
 	}

@@ -6,15 +6,16 @@ import (
 	"time"
 )
 
-// noSlot is the slot of a session whose grant never ends.
+// noSlot is the slot of what never ends.
 const noSlot = -1
 
 // longestSleep is after how long the clock is looked at again: grants end by
 // the time of day, which may be set.
 const longestSleep = time.Minute
 
-// expiry ends sessions at the moment at which their grants end. It has one timer for
-// all, on a goroutine that newExpiry starts and close waits for. Commands check the
+// expiry ends sessions, and subscriptions with tokens of their own, at the moment at
+// which their grants end. Each has a slot, which is its place in the heap and belongs to
+// expiry. It has one timer for all, on a goroutine that newExpiry starts and close waits for. Commands check the
 // time themselves, so nothing is done with a grant that has ended; deliveries in the
 // moment until the connection is closed are not checked again.
 type expiry struct {
@@ -27,9 +28,9 @@ type expiry struct {
 }
 
 type ending struct {
-	at  time.Time
-	s   *session
-	end func()
+	at   time.Time
+	slot *int32
+	end  func()
 }
 
 func newExpiry() *expiry {
@@ -38,17 +39,17 @@ func newExpiry() *expiry {
 	return e
 }
 
-// set has end called when a session's grant ends, once. It replaces what was
-// set for the session before.
-func (e *expiry) set(s *session, at time.Time, end func()) {
+// set has end called when a grant ends, once. It replaces what was set for the slot
+// before.
+func (e *expiry) set(slot *int32, at time.Time, end func()) {
 	e.mu.Lock()
-	if s.slot == noSlot {
-		heap.Push(&e.heap, ending{at, s, end})
+	if *slot == noSlot {
+		heap.Push(&e.heap, ending{at, slot, end})
 	} else {
-		e.heap[s.slot] = ending{at, s, end}
-		heap.Fix(&e.heap, int(s.slot))
+		e.heap[*slot] = ending{at, slot, end}
+		heap.Fix(&e.heap, int(*slot))
 	}
-	first := s.slot == 0
+	first := *slot == 0
 	e.mu.Unlock()
 	if first {
 		select {
@@ -58,12 +59,12 @@ func (e *expiry) set(s *session, at time.Time, end func()) {
 	}
 }
 
-// remove forgets a session.
-func (e *expiry) remove(s *session) {
+// remove forgets a slot.
+func (e *expiry) remove(slot *int32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if s.slot != noSlot {
-		heap.Remove(&e.heap, int(s.slot))
+	if *slot != noSlot {
+		heap.Remove(&e.heap, int(*slot))
 	}
 }
 
@@ -81,7 +82,7 @@ func (e *expiry) run() {
 	}
 }
 
-// sweep ends the sessions that are due, and returns how long none is due after that.
+// sweep ends those that are due, and returns how long none is due after that.
 func (e *expiry) sweep() time.Duration {
 	for {
 		e.mu.Lock()
@@ -104,7 +105,7 @@ func (e *expiry) close() {
 	e.done.Wait()
 }
 
-// expiring is a heap: see [heap.Interface]. Sessions know where they are in it.
+// expiring is a heap: see [heap.Interface]. Slots say where in it they are.
 type expiring []ending
 
 func (h expiring) Len() int           { return len(h) }
@@ -112,13 +113,13 @@ func (h expiring) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
 
 func (h expiring) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].s.slot, h[j].s.slot = int32(i), int32(j)
+	*h[i].slot, *h[j].slot = int32(i), int32(j)
 }
 
 // Push implements [heap.Interface].
 func (h *expiring) Push(x any) {
 	e := x.(ending)
-	e.s.slot = int32(len(*h))
+	*e.slot = int32(len(*h))
 	*h = append(*h, e)
 }
 
@@ -128,6 +129,6 @@ func (h *expiring) Pop() any {
 	e := (*h)[last]
 	(*h)[last] = ending{}
 	*h = (*h)[:last]
-	e.s.slot = noSlot
+	*e.slot = noSlot
 	return e
 }

@@ -28,6 +28,9 @@ type Options struct {
 	History History `yaml:"history"`
 	// Presence lets clients see who else is in a channel (with permission).
 	Presence bool `yaml:"presence"`
+	// Centrifuge lets clients connect that speak the protocol of Centrifugo's SDKs: below
+	// the route at connection/websocket, in JSON or protobuf.
+	Centrifuge bool `yaml:"centrifuge"`
 	// PerClient is the most channels that one client may subscribe to.
 	// Default 128.
 	PerClient int `yaml:"per_client"`

@@ -131,7 +131,7 @@ func (c *Channels) publication(w http.ResponseWriter, r *http.Request) ([]bus.Me
 	}
 	var messages []bus.Message
 	for i, channel := range channels {
-		if err := bus.CheckChannel(channel); err != nil {
+		if err := checkChannel(channel); err != nil {
 			return nil, refusal(http.StatusBadRequest, err.Error())
 		}
 		if slices.Contains(channels[:i], channel) {
@@ -159,7 +159,7 @@ func (c *Channels) mayPublish(r *http.Request) *Refusal {
 		return nil
 	}
 	key := r.Header.Get("X-Api-Key")
-	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && key == "" && strings.EqualFold(scheme, "Bearer") {
+	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && key == "" && (strings.EqualFold(scheme, "Bearer") || strings.EqualFold(scheme, "apikey")) {
 		key = strings.TrimSpace(token)
 	}
 	if key == "" {

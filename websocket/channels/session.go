@@ -10,6 +10,7 @@ import (
 	"millrace/internal/access/token"
 	"millrace/store/bus"
 	"millrace/websocket/auth"
+	"millrace/websocket/centrifuge"
 	"millrace/websocket/frame"
 	"millrace/websocket/hub"
 )
@@ -25,14 +26,45 @@ type session struct {
 	member *bus.Member // nil until it is needed
 
 	// Most clients have one channel: it needs no map.
-	first   *hub.Subscription
-	more    map[string]*hub.Subscription
-	pending map[string]*joining // those of them that were not answered yet
+	first *hub.Subscription
+	rest  *rest // nil: there is nothing else
 
 	spent  time.Duration // until when commands are paid for, since Channels.started
 	slot   int32         // in the expiry's heap, which owns it
 	asking uint8         // answers of the bus that are waited for
-	end    func()        // called when the connection is over; nil: nobody asks
+	stage  stage         // of an SDK's client, with
+	form   centrifuge.Form
+	end    func() // called when the connection is over; nil: nobody asks
+}
+
+// rest is what few clients have.
+type rest struct {
+	more    map[string]*hub.Subscription
+	pending map[string]*joining // those of all subscriptions that were not answered yet
+	subs    map[string]*sdkSub  // of an SDK's client: those about which there is more to know
+}
+
+// others is rest, to be read and deleted from.
+func (s *session) others() rest {
+	if s.rest == nil {
+		return rest{}
+	}
+	return *s.rest
+}
+
+// room is rest, to be written to.
+func (s *session) room() *rest {
+	if s.rest == nil {
+		s.rest = &rest{}
+	}
+	return s.rest
+}
+
+// tidy lets go what is empty.
+func (s *session) tidy() {
+	if r := s.rest; r != nil && len(r.more) == 0 && len(r.pending) == 0 && len(r.subs) == 0 {
+		s.rest = nil
+	}
 }
 
 // End implements [conn.Ender].
@@ -62,7 +94,7 @@ const (
 func (c *Channels) open(s *session, p port) {
 	s.port = p
 	if !s.grant.Expires.IsZero() {
-		c.expiry.set(s, s.grant.Expires, c.ender(s))
+		c.expiry.set(&s.slot, s.grant.Expires, c.ender(s))
 	}
 }
 
@@ -84,27 +116,22 @@ func (s *session) expired() bool {
 
 // closed ends a session.
 func (c *Channels) closed(s *session) {
-	c.expiry.remove(s)
-	if s.first != nil {
-		c.hub.Unsubscribe(s.first)
-	}
-	for _, sub := range s.more {
-		c.hub.Unsubscribe(sub)
-	}
-	for _, j := range s.pending {
+	c.expiry.remove(&s.slot)
+	s.each(c.hub.Unsubscribe)
+	for _, j := range s.others().pending {
 		j.cancel()
 	}
-	s.first, s.more, s.pending = nil, nil, nil
+	s.first, s.rest = nil, nil
 }
 
 // Deliver implements [hub.Subscriber]. A reset is not dropped for a slow client,
 // which would take what comes behind it for something it has.
 func (s *session) Deliver(p *hub.Publication) {
 	if p.Note != nil && p.Note.Kind == hub.Reset {
-		s.port.Answer(p.Frame())
+		s.port.Answer(p.Frame(formText))
 		return
 	}
-	s.port.Deliver(p.Frame())
+	s.port.Deliver(p.Frame(formText))
 }
 
 // message handles a client's message.
@@ -177,7 +204,7 @@ func (c *Channels) publish(s *session, cmd *command) *fault {
 		return &fault{tooBig, fmt.Sprintf("a publication has at most %d bytes, this one %d", c.maxPublish, len(cmd.Data)), channel}
 	}
 	later, id := s.port.Later(), cmd.ID
-	j := s.pending[channel]
+	j := s.others().pending[channel]
 	if !j.await() {
 		j = nil
 	}
@@ -332,9 +359,9 @@ func (c *Channels) renew(s *session, cmd *command) *fault {
 		s.member = newMember(g, s.member.Client)
 	}
 	if g.Expires.IsZero() {
-		c.expiry.remove(s)
+		c.expiry.remove(&s.slot)
 	} else {
-		c.expiry.set(s, g.Expires, c.ender(s))
+		c.expiry.set(&s.slot, g.Expires, c.ender(s))
 	}
 	b := append(appendID([]byte(`{"token":"ok"`), cmd.ID), `,"expires":`...)
 	if g.Expires.IsZero() {

@@ -150,7 +150,7 @@ func (s *stream) started() bool {
 
 // Deliver implements [hub.Subscriber].
 func (at *place) Deliver(p *hub.Publication) {
-	size := len(p.Event())
+	size := len(eventOf(p))
 	s := at.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,6 +168,9 @@ func (at *place) Deliver(p *hub.Publication) {
 	}
 	s.wake()
 }
+
+// eventOf is a publication or note as event streams have it.
+func eventOf(p *hub.Publication) []byte { return p.Frame(formEvent).Payload() }
 
 func (s *stream) wake() {
 	select {
@@ -275,7 +278,7 @@ func (s *stream) reset(w *written, at *place, top bus.Position) {
 // published writes a publication or a note.
 func (s *stream) published(w *written, it *item) {
 	at, p := it.at, it.p
-	w.bytes += len(p.Event())
+	w.bytes += len(eventOf(p))
 	w.length++
 	if s.places[at.i] != at {
 		return
@@ -285,14 +288,14 @@ func (s *stream) published(w *written, it *item) {
 		if p.Offset > 0 {
 			s.marks[at.i].move(bus.Position{Epoch: s.marks[at.i].Epoch, Offset: p.Offset})
 		}
-		w.text = append(append(s.appendID(w.text), p.Event()...), '\n')
+		w.text = append(append(s.appendID(w.text), eventOf(p)...), '\n')
 		w.events++
 	case p.Note.Kind == hub.Reset:
 		s.again(at)
 	case p.Note.Kind == hub.Placed:
 		// The place stays as it is: what other machines published in between
 		// may be yet to come.
-		w.text = append(appendEvent(s.appendID(w.text), hub.Placed, p.Event()), '\n')
+		w.text = append(appendEvent(s.appendID(w.text), hub.Placed, eventOf(p)), '\n')
 		w.events++
 	}
 }

@@ -18,24 +18,33 @@ import (
 // histories of 100 large messages.
 const mostMissed = 128 << 20
 
+// told tells a client in its protocol what became of its subscribe. Of the
+// connection they may call Answer only, and they must not call the hub.
+type told interface {
+	// began says where the subscription begins, and what was missed.
+	began(a hub.Answer)
+	// failed says why there is none.
+	failed(f *fault)
+	// awaited reports whether the client knows by an id what is answered.
+	awaited() bool
+}
+
 // joining is a subscription that the hub has not answered yet. The answer comes on the
 // runner, not always in the turn, and the client may have changed its mind by then.
 type joining struct {
 	c       *Channels
 	s       *session
-	port    port
 	later   func(f func())
 	channel string
-	id      json.RawMessage
 	since   *bus.Position // it goes on there, and wants to know whether it could
-	client  string        // its ID, where presence is kept
+	answers told
 	sub     *hub.Subscription
 
 	// mu is held while the answer is sent: who changes something in the turn
 	// waits for that, and says so behind it. Sending waits for no turn.
 	mu      sync.Mutex
 	settled bool // answered, or not wanted any more
-	kept    bool // in session.pending
+	kept    bool // in rest.pending
 	awaited bool // publications wait for it
 	refused bool // answered with an error before Subscribe returned
 
@@ -54,8 +63,8 @@ func (j *joining) cancel() {
 func (j *joining) replace() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if !j.settled && len(j.id) > 0 {
-		j.send(failure(&fault{replaced, "another command for this channel came before this one was done", j.channel}, j.id))
+	if !j.settled && j.answers.awaited() {
+		j.answers.failed(&fault{replaced, "another command for this channel came before this one was done", j.channel})
 	}
 	j.settle()
 }
@@ -93,25 +102,40 @@ func (c *Channels) subscribe(s *session, cmd *command) *fault {
 		}
 	}
 	c.drop(s, channel)
-	if s.count() >= c.perClient {
-		return &fault{tooMany, fmt.Sprintf("you are subscribed to %d channels, and more are not allowed: unsubscribe from some", c.perClient), channel}
+	if f := c.mayHaveMore(s, channel); f != nil {
+		return f
 	}
-	r := hub.Request{Shard: s.port.Runner(), Subscriber: s, Channel: channel, Since: cmd.since(), Joins: cmd.Joins}
-	j := &joining{c: c, s: s, port: s.port, later: s.port.Later(), channel: channel, id: cmd.ID, since: r.Since}
+	j := &joining{c: c, s: s, later: s.port.Later(), channel: channel, since: cmd.since()}
+	said := &textAnswers{j: j, port: s.port, id: cmd.ID}
+	j.answers = said
+	r := hub.Request{Subscriber: s, Joins: cmd.Joins}
 	if c.presence {
 		if s.member == nil {
 			s.member = newMember(s.grant, "")
 		}
-		r.Member, j.client = s.member, s.member.Client
+		r.Member, said.client = s.member, s.member.Client
 	}
-	r.Done = j.done
+	return c.join(j, r)
+}
+
+// mayHaveMore bounds the subscriptions of a client.
+func (c *Channels) mayHaveMore(s *session, channel string) *fault {
+	if s.count() < c.perClient {
+		return nil
+	}
+	return &fault{tooMany, fmt.Sprintf("you are subscribed to %d channels, and more are not allowed: unsubscribe from some", c.perClient), channel}
+}
+
+// join subscribes. r has what the protocols ask for in different ways.
+func (c *Channels) join(j *joining, r hub.Request) *fault {
+	r.Shard, r.Channel, r.Since, r.Done = j.s.port.Runner(), j.channel, j.since, j.done
 	sub, err := c.hub.Subscribe(r)
 	if err != nil {
-		return unsubscribable(err, channel)
+		return unsubscribable(err, j.channel)
 	}
-	s.put(sub)
+	j.s.put(sub)
 	if j.keep(sub) {
-		c.drop(s, channel)
+		c.drop(j.s, j.channel)
 	}
 	return nil
 }
@@ -134,20 +158,19 @@ func (j *joining) keep(sub *hub.Subscription) (refused bool) {
 		return j.refused
 	}
 	j.kept = true
-	if j.s.pending == nil {
-		j.s.pending = map[string]*joining{}
+	r := j.s.room()
+	if r.pending == nil {
+		r.pending = map[string]*joining{}
 	}
-	j.s.pending[j.channel] = j
+	r.pending[j.channel] = j
 	return false
 }
 
 // forget is called in the turn, after the answer.
 func (j *joining) forget() {
-	if j.s.pending[j.channel] != j {
-		return
-	}
-	if delete(j.s.pending, j.channel); len(j.s.pending) == 0 {
-		j.s.pending = nil
+	if pending := j.s.others().pending; pending[j.channel] == j {
+		delete(pending, j.channel)
+		j.s.tidy()
 	}
 }
 
@@ -168,7 +191,7 @@ func (j *joining) done(a hub.Answer, err error) {
 			j.c.hub.Unsubscribe(j.sub)
 		}
 	default:
-		j.sendAnswer(a)
+		j.answers.began(a)
 		if j.kept {
 			j.later(j.forget)
 		}
@@ -176,43 +199,53 @@ func (j *joining) done(a hub.Answer, err error) {
 	j.settle()
 }
 
-// sendAnswer sends the answer, and what was missed.
-func (j *joining) sendAnswer(a hub.Answer) {
-	if a.Down && j.since != nil {
-		a.Top = *j.since // where it will ask again after the reset that is to come
-	}
-	b := appendPosition(answer("subscribed", j.channel, j.id), a.Top)
-	if j.since != nil {
-		b = strconv.AppendBool(append(b, `,"recovered":`...), a.Recovered)
-	}
-	if a.Down {
-		b = append(b, `,"down":true`...)
-	}
-	if j.client != "" {
-		b = appendQuoted(append(b, `,"client":`...), j.client)
-	}
-	j.send(append(b, '}'))
-	for _, m := range a.Missed {
-		j.send(j.c.text(m))
-	}
-}
-
 // fail answers with an error of the kind that may not come again.
 func (j *joining) fail(text string) {
-	j.send(failure(&fault{unavailable, text, j.channel}, j.id))
+	j.answers.failed(&fault{unavailable, text, j.channel})
 	j.later(j.failed)
 }
 
 // failed removes the subscription from the session, if it is still there.
 func (j *joining) failed() {
 	j.forget()
-	if j.sub != nil && (j.s.first == j.sub || j.s.more[j.channel] == j.sub) {
+	if j.sub != nil && (j.s.find(j.channel) == j.sub) {
 		j.c.drop(j.s, j.channel)
 	}
 }
 
-func (j *joining) send(text []byte) {
-	j.port.Answer(frame.Prepare(frame.Text, text, j.c.compressFrom))
+// textAnswers are those of our own protocol.
+type textAnswers struct {
+	j      *joining
+	port   port
+	id     json.RawMessage
+	client string // its ID, where presence is kept
+}
+
+func (t *textAnswers) began(a hub.Answer) {
+	if a.Down && t.j.since != nil {
+		a.Top = *t.j.since // where it will ask again after the reset that is to come
+	}
+	b := appendPosition(answer("subscribed", t.j.channel, t.id), a.Top)
+	if t.j.since != nil {
+		b = strconv.AppendBool(append(b, `,"recovered":`...), a.Recovered)
+	}
+	if a.Down {
+		b = append(b, `,"down":true`...)
+	}
+	if t.client != "" {
+		b = appendQuoted(append(b, `,"client":`...), t.client)
+	}
+	t.send(append(b, '}'))
+	for _, m := range a.Missed {
+		t.send(t.j.c.text(m))
+	}
+}
+
+func (t *textAnswers) failed(f *fault) { t.send(failure(f, t.id)) }
+func (t *textAnswers) awaited() bool   { return len(t.id) > 0 }
+
+func (t *textAnswers) send(text []byte) {
+	t.port.Answer(frame.Prepare(frame.Text, text, t.j.c.compressFrom))
 }
 
 // hasRoom reports whether what a client has missed may be queued for it. As much as
@@ -251,7 +284,7 @@ func (c *Channels) drop(s *session, channel string) (found bool) {
 	if sub != nil {
 		c.hub.Unsubscribe(sub)
 	}
-	if j := s.pending[channel]; j != nil {
+	if j := s.others().pending[channel]; j != nil {
 		j.replace()
 		j.forget()
 	}
@@ -270,23 +303,36 @@ func (c *Channels) revoke(s *session) {
 			c.hub.StopJoins(sub)
 		}
 	}
-	if s.first != nil {
-		look(s.first)
-	}
-	for _, sub := range s.more {
-		look(sub)
-	}
+	s.each(look)
 	for _, channel := range gone {
 		c.drop(s, channel)
 		s.unsubscribed(channel, nil)
 	}
 }
 
+// each calls f for all subscriptions.
+func (s *session) each(f func(sub *hub.Subscription)) {
+	if s.first != nil {
+		f(s.first)
+	}
+	for _, sub := range s.others().more {
+		f(sub)
+	}
+}
+
+// find returns the subscription to a channel, nil if there is none.
+func (s *session) find(channel string) *hub.Subscription {
+	if s.first != nil && s.first.Channel() == channel {
+		return s.first
+	}
+	return s.others().more[channel]
+}
+
 func (s *session) count() int {
 	if s.first == nil {
-		return len(s.more)
+		return len(s.others().more)
 	}
-	return 1 + len(s.more)
+	return 1 + len(s.others().more)
 }
 
 func (s *session) put(sub *hub.Subscription) {
@@ -294,22 +340,21 @@ func (s *session) put(sub *hub.Subscription) {
 		s.first = sub
 		return
 	}
-	if s.more == nil {
-		s.more = map[string]*hub.Subscription{}
+	r := s.room()
+	if r.more == nil {
+		r.more = map[string]*hub.Subscription{}
 	}
-	s.more[sub.Channel()] = sub // the hub's name: all have the same
+	r.more[sub.Channel()] = sub // the hub's name: all have the same
 }
 
 // take removes and returns a subscription, nil if there is none.
 func (s *session) take(channel string) *hub.Subscription {
-	if s.first != nil && s.first.Channel() == channel {
-		sub := s.first
+	sub := s.find(channel)
+	if sub == s.first {
 		s.first = nil
 		return sub
 	}
-	sub := s.more[channel]
-	if delete(s.more, channel); len(s.more) == 0 {
-		s.more = nil
-	}
+	delete(s.others().more, channel)
+	s.tidy()
 	return sub
 }

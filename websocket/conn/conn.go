@@ -69,7 +69,7 @@ type Conn struct {
 	slot        uint32 // in its loop's slab
 	gen         uint32 // counts who had the slot
 	lastBytes   uint32 // tick when bytes came last, or a ping was sent
-	lastMessage uint32 // tick when a message came last
+	lastMessage uint32 // tick when a message came last; with Settings.Beat, of the last one
 	flags       flags
 	code        frame.Code // of the first close frame, ours or the peer's
 	due         uint16     // slot of the wheel, + 1; 0: not in it

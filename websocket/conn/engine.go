@@ -231,7 +231,7 @@ func (a *leaveOrder) hint() string { return reconnectHint(drawn(a.within)) }
 func (e *Engine) Leave(s *Settings, code frame.Code, within, grace time.Duration) {
 	a := &leaveOrder{code, within}
 	s.leaving.Store(a)
-	e.each(s, func(c *Conn) { c.leave(a) })
+	e.Each(s, func(c *Conn) { c.leave(a) })
 	for _, o := range e.strand.eachPipe(s) {
 		e.sendOff(o, code, a.hint())
 	}
@@ -241,7 +241,7 @@ func (e *Engine) Leave(s *Settings, code frame.Code, within, grace time.Duration
 	}
 	for i := 0; s.Open() > 0 && !e.closed.Load(); i++ {
 		if i%cutEvery == 0 {
-			e.each(s, func(c *Conn) { c.put(doomed) })
+			e.Each(s, func(c *Conn) { c.put(doomed) })
 			e.cutPipes(s)
 		}
 		time.Sleep(leavePoll)
@@ -257,8 +257,8 @@ func (e *Engine) sendOff(o *goroutinePipe, code frame.Code, hint string) {
 	}
 }
 
-// each calls f in the turn of every connection with these settings, soon.
-func (e *Engine) each(s *Settings, f func(c *Conn)) {
+// Each calls f in the turn of every connection with these settings, soon.
+func (e *Engine) Each(s *Settings, f func(c *Conn)) {
 	for _, lp := range e.loops {
 		lp.base().post(func() { lp.each(s, f, 0) })
 	}

@@ -202,7 +202,7 @@ func (c *Conn) payload(p []byte) bool {
 	}
 	if end {
 		c.cut(inMessage)
-		if !c.is(closeSent) {
+		if !c.is(closeSent) && c.set.Beat.Data == nil {
 			c.lastMessage = c.tick()
 		}
 		c.set.Meters.MessagesIn.Add(c.shard(), 1)

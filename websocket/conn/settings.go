@@ -60,6 +60,12 @@ const (
 	DropOldest                 // forget the messages that wait longest
 )
 
+// Beat is a message that asks a peer whether it is there. The zero value is none.
+type Beat struct {
+	Op   frame.Opcode
+	Data []byte
+}
+
 // Settings are the same for all connections of a route. They must not change.
 type Settings struct {
 	App App
@@ -73,6 +79,10 @@ type Settings struct {
 	// after how much more the connection is dead. These and the other times
 	// are kept to the second.
 	Ping, PongTimeout time.Duration
+	// Beat is sent instead of a ping, for peers that cannot see pings: at every interval
+	// of Ping, silence or not. Whatever comes after it is an answer. A connection with
+	// it has no Idle.
+	Beat Beat
 	// Idle is after how long without a message a connection is closed
 	// (Timeout); 0: never.
 	Idle time.Duration

@@ -84,6 +84,9 @@ func (c *Conn) timeUp(now uint32) (verdict, uint32) {
 		// this sees it in time.
 		within(now, ticks(s.WriteTimeout))
 	}
+	if s.Beat.Data != nil {
+		return c.beatUp(within, &next)
+	}
 	if s.Idle > 0 && !within(c.lastMessage, ticks(s.Idle)) {
 		return sendOff, 0
 	}
@@ -97,6 +100,22 @@ func (c *Conn) timeUp(now uint32) (verdict, uint32) {
 		return ping, 0
 	}
 	return wait, next
+}
+
+// beatUp is what timeUp returns of a connection with Settings.Beat, of which lastMessage
+// is the tick of the last one.
+func (c *Conn) beatUp(within func(since, n uint32) bool, next *uint32) (verdict, uint32) {
+	s := c.set
+	if s.Ping <= 0 {
+		return wait, *next
+	}
+	if c.is(pinged) && s.PongTimeout > 0 && !within(c.lastMessage, ticks(s.PongTimeout)) {
+		return cutOff, 0
+	}
+	if !within(c.lastMessage, ticks(s.Ping)) {
+		return ping, 0
+	}
+	return wait, *next
 }
 
 // after compares ticks, which wrap around after 68 years.
@@ -124,6 +143,12 @@ func (c *Conn) act(v verdict, now uint32) {
 	switch v {
 	case ping:
 		c.put(pinged)
+		if b := &c.set.Beat; b.Data != nil {
+			c.lastMessage = now
+			c.set.Meters.MessagesOut.Add(c.shard(), 1)
+			c.write(frame.Header{Fin: true, Op: b.Op}, b.Data)
+			return
+		}
 		c.lastBytes = now
 		c.write(frame.Header{Fin: true, Op: frame.Ping}, nil)
 	case sendOff:

@@ -263,9 +263,6 @@ func newFixture(t *testing.T, o Options, shards int) *fixture {
 	t.Helper()
 	f := &fixture{bus: newFakeBus(), run: newRunners(shards), meters: &meter.WebSocket{}}
 	o.Meters = f.meters
-	if o.Note == nil {
-		o.Note = func(n Note) []byte { return []byte(n.Kind) }
-	}
 	var err error
 	if f.Hub, err = New(o, f.bus, shards, f.run.post); err != nil {
 		t.Fatal(err)

@@ -52,14 +52,8 @@ type Options struct {
 	MaxChannels  int  // that have subscribers here; 0 is DefaultMaxChannels
 	Presence     bool // Request.Member and Request.Joins count
 	CompressFrom int  // bytes, see frame.Prepare
-	// Text is the message that tells clients of a publication; Event the same
-	// for event streams. Each is called at most once for a publication, on any
-	// runner, and must not call the hub. nil: the publication's data as it is.
-	Text  func(m bus.Message) []byte
-	Event func(m bus.Message) []byte
-	// Note is the message that tells clients that something about a channel is
-	// new. As Text. nil: nothing is told.
-	Note   func(n Note) []byte
+	// Forms are those that publications are made ready in, at most MaxForms.
+	Forms  []Form
 	Meters *meter.WebSocket // nil: counted for nobody
 }
 
@@ -89,6 +83,9 @@ var _ bus.Listener = (*Hub)(nil)
 func New(o Options, b bus.Bus, shards int, post func(i int, f func())) (*Hub, error) {
 	if shards < 1 {
 		return nil, fmt.Errorf("making a hub: %d shards, at least one is needed", shards)
+	}
+	if len(o.Forms) > MaxForms {
+		return nil, fmt.Errorf("making a hub: %d forms, at most %d are possible", len(o.Forms), MaxForms)
 	}
 	if o.MaxChannels <= 0 {
 		o.MaxChannels = DefaultMaxChannels
@@ -127,6 +124,22 @@ func (h *Hub) History(channel string, since *bus.Position, limit int, done func(
 // each machine at most [MaxMembers] are told.
 func (h *Hub) Presence(channel string, done func([]bus.Member, error)) {
 	h.bus.Members(channel, done)
+}
+
+// Channels are those that have subscribers here, and how many.
+func (h *Hub) Channels() map[string]int {
+	all := map[string]int{}
+	for i := range h.stripes {
+		st := &h.stripes[i]
+		st.mu.Lock()
+		for name, ch := range st.channels {
+			if ch.subs > 0 {
+				all[name] = int(ch.subs)
+			}
+		}
+		st.mu.Unlock()
+	}
+	return all
 }
 
 // Down is why other machines cannot be reached, nil when they can.

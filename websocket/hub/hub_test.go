@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"millrace/store/bus"
+	"millrace/websocket/frame"
 )
 
 func sortOffsets(o []uint64) { slices.Sort(o) }
@@ -474,11 +475,18 @@ func TestNewFails(t *testing.T) {
 // TestPublication: all is made at most once, and only if it is wanted.
 func TestPublication(t *testing.T) {
 	made := map[string]int{}
-	o := Options{
-		Text:  func(m bus.Message) []byte { made["text"]++; return append([]byte("t:"), m.Data...) },
-		Event: func(m bus.Message) []byte { made["event"]++; return append([]byte("e:"), m.Data...) },
-		Note:  func(n Note) []byte { made["note"]++; return []byte(n.Kind) },
+	form := func(name string, notes bool) Form {
+		f := Form{Message: func(m bus.Message) []byte { made[name]++; return append([]byte(name+":"), m.Data...) }, Op: frame.Text}
+		f.Note = func(n Note) []byte {
+			made["note of "+name]++
+			if !notes {
+				return nil
+			}
+			return []byte(n.Kind)
+		}
+		return f
 	}
+	o := Options{Forms: []Form{form("a", true), form("b", false), {}}}
 	bubble(t, o, 1, func(t *testing.T, f *fixture) {
 		c := f.join(t, Request{Channel: "x"})
 		f.settled()
@@ -488,16 +496,64 @@ func TestPublication(t *testing.T) {
 		want(t, "made without need", len(made), 0)
 		message, note := c.got[0], c.got[1]
 		for range 2 {
-			want(t, "frame", string(message.Frame().Payload()), "t:1")
-			want(t, "event", string(message.Event()), "e:1")
-			want(t, "frame of a note", string(note.Frame().Payload()), Reset)
-			want(t, "event of a note", string(note.Event()), Reset)
+			want(t, "form a", string(message.Frame(0).Payload()), "a:1")
+			want(t, "form b", string(message.Frame(1).Payload()), "b:1")
+			want(t, "form without functions", string(message.Frame(2).Payload()), "1")
+			want(t, "note in form a", string(note.Frame(0).Payload()), Reset)
+			for form := 1; form < MaxForms; form++ {
+				if note.Frame(form) != nil {
+					t.Errorf("there is a note in form %d", form)
+				}
+			}
 		}
-		want(t, "made", made, map[string]int{"text": 1, "event": 1, "note": 2})
-		if again := message.Frame(); again != message.Frame() {
+		want(t, "made", made, map[string]int{"a": 1, "b": 1, "note of a": 1, "note of b": 1})
+		if again := message.Frame(0); again != message.Frame(0) {
 			t.Error("two frames")
 		}
 	})
 	bare := &Publication{Message: bus.Message{Data: []byte("d")}}
-	want(t, "without options", string(bare.Frame().Payload())+string(bare.Event()), "dd")
+	want(t, "without options", string(bare.Frame(0).Payload()), "d")
+	if _, err := New(Options{Forms: make([]Form, MaxForms+1)}, newFakeBus(), 1, nil); err == nil {
+		t.Error("one form too many is no error")
+	}
+}
+
+// TestUntilReset: who is told of a reset gets nothing behind it, until it subscribes
+// anew; others go on.
+func TestUntilReset(t *testing.T) {
+	bubble(t, Options{}, 1, func(t *testing.T, f *fixture) {
+		short := f.join(t, Request{Channel: "x", UntilReset: true})
+		long := f.join(t, Request{Channel: "x"})
+		f.settled()
+		f.publish(t, "x", 1)
+		f.Reset("x")
+		f.publish(t, "x", 2)
+		f.Reset("x")
+		f.publish(t, "x", 3)
+		f.settled()
+		want(t, "until the reset", short.texts(), []string{"1", Reset})
+		want(t, "to the end", long.texts(), []string{"1", Reset, "2", Reset, "3"})
+		f.leave(short)
+		again := f.join(t, Request{Channel: "x", UntilReset: true})
+		f.settled()
+		f.publish(t, "x", 4)
+		f.settled()
+		want(t, "subscribed anew", again.texts(), []string{"4"})
+	})
+}
+
+// TestUntilResetWhenDown: one that goes on somewhere while the other machines cannot
+// be reached gets what has no place, then the reset.
+func TestUntilResetWhenDown(t *testing.T) {
+	bubble(t, Options{}, 1, func(t *testing.T, f *fixture) {
+		f.bus.down = bus.ErrDown
+		f.State(bus.ErrDown)
+		c := f.join(t, Request{Channel: "x", UntilReset: true, Since: &bus.Position{Epoch: "e", Offset: 7}})
+		f.settled()
+		f.bus.down = nil
+		f.State(nil)
+		f.publish(t, "x", 1)
+		f.settled()
+		want(t, "after the outage", c.texts(), []string{Reset})
+	})
 }

@@ -56,9 +56,7 @@ func (in *inbox) put(l *list, p *Publication, reset func() *Publication) (post, 
 			return false, false // it will be told that there is a gap here
 		}
 		if !p.isReset() {
-			if p = reset(); p == nil {
-				return false, false
-			}
+			p = reset()
 		}
 		cost = p.cost()
 	}

@@ -25,6 +25,9 @@ type Request struct {
 	Since      *bus.Position // go on behind this; nil: from now
 	Member     *bus.Member   // to be seen in the channel's presence; nil: not to be
 	Joins      bool          // wants notes of who joins and leaves, itself included
+	// UntilReset: nothing is delivered behind a Reset note, for which the client has to
+	// subscribe anew.
+	UntilReset bool
 	// Done is called once, on the shard's runner or before Subscribe returns;
 	// never after Unsubscribe or Close (but on the last shard, if Unsubscribe is
 	// called elsewhere, it may be about to be called then). What it says to the client must be on
@@ -63,6 +66,8 @@ type flags uint8
 const (
 	wantsMembers flags = 1 << iota // gets notes of joins and leaves
 	member                         // is in channel.members
+	untilReset                     // see Request.UntilReset
+	over                           // there was one
 )
 
 // Subscription is a subscriber's place in a channel. It is small, and what a
@@ -118,6 +123,9 @@ func (h *Hub) Subscribe(r Request) (*Subscription, error) {
 	}
 	j := &joining{done: r.Done, since: r.Since}
 	s := &Subscription{to: r.Subscriber, list: l, join: j}
+	if r.UntilReset {
+		s.flags |= untilReset
+	}
 	if h.o.Presence {
 		j.member = r.Member
 		if r.Joins {
@@ -199,8 +207,11 @@ func (h *Hub) begin(s *Subscription, j *joining) {
 		return // it has left while it was told
 	}
 	entries, whole := l.log.since(j.start, s)
-	if !whole && h.o.Note != nil {
+	if !whole {
 		s.to.Deliver(h.note(Note{Kind: Reset, Channel: s.Channel()}))
+		if s.flags&untilReset != 0 {
+			s.reset()
+		}
 	}
 	for _, p := range entries {
 		if s.takes(p) {
@@ -229,6 +240,15 @@ func (h *Hub) StopJoins(s *Subscription) {
 		s.flags &^= wantsMembers
 		l.joins.Add(-1)
 	}
+}
+
+// Over reports whether a subscription with UntilReset has got a Reset note. It may be
+// called where Subscribe may be.
+func (h *Hub) Over(s *Subscription) bool {
+	l := s.list
+	l.shard.mu.Lock()
+	defer l.shard.mu.Unlock()
+	return s.flags&over != 0
 }
 
 // leave reports whether s had not left before.
@@ -264,6 +284,9 @@ func (l *list) joined() {
 
 // wants reports whether p comes after what s knows.
 func (s *Subscription) wants(p *Publication) bool {
+	if s.flags&over != 0 {
+		return false
+	}
 	if p.Offset == 0 { // it has no place: a note, or the bus is down
 		return p.isFor(s)
 	}
@@ -276,11 +299,22 @@ func (s *Subscription) wants(p *Publication) bool {
 	return p.Offset > s.top
 }
 
+// reset is called when s gets a Reset note.
+func (s *Subscription) reset() {
+	switch {
+	case s.flags&untilReset != 0:
+		s.flags |= over
+		s.top = blind // the hot loop looks at nothing else
+	case s.top == blind:
+		s.top = 0
+	}
+}
+
 // takes is wants for a delivery: who is in a new order forgets the old one.
 func (s *Subscription) takes(p *Publication) bool {
 	ok := s.wants(p)
-	if s.top == blind && p.isReset() {
-		s.top = 0
+	if p.isReset() {
+		s.reset()
 	}
 	if ok && p.Offset != 0 && p.gen != s.gen {
 		s.gen, s.top = p.gen, 0

@@ -62,9 +62,6 @@ func (h *Hub) notify(n Note) {
 // spread sends a note to lists; ofJoins: only to those with subscriptions that want
 // notes of joins.
 func (h *Hub) spread(first *list, n Note, ofJoins bool) {
-	if h.o.Note == nil {
-		return
-	}
 	var p *Publication
 	for l := first; l != nil; l = l.next {
 		if l.size.Load() == 0 || ofJoins && l.joins.Load() == 0 {

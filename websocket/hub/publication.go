@@ -32,66 +32,73 @@ type Note struct {
 	Member  *bus.Member // of Join and Leave; must not be changed
 }
 
+// Form is how clients of one kind are told of publications and notes.
+type Form struct {
+	// Message is what a publication is to them; nil: its data as it is. Note is the same
+	// for a note; nil, or what returns nil: they are not told. Each is called at most
+	// once for a publication, on any runner, and must not call the hub.
+	Message func(m bus.Message) []byte
+	Note    func(n Note) []byte
+	Op      frame.Opcode // of Frame
+}
+
+// MaxForms is the most that a hub has.
+const MaxForms = 5
+
 // Publication is a message, or a note, on its way to many. What it holds is
 // made ready once for all. It must not be copied or changed, may be kept, and
 // is safe for concurrent use.
 type Publication struct {
 	bus.Message
 	// Note is set if this is not a publication of a client; Message then has
-	// only the channel, and Frame and Event are what Options.Note makes.
+	// only the channel, and Frame is what Form.Note makes.
 	Note *Note
 
 	options *Options
 	since   time.Time // it is on its way
 	gen     uint16    // see channel.gen
 
-	framed sync.Once
-	frame  *frame.Prepared
-	evened sync.Once
-	event  []byte
+	forms [MaxForms]formed
 }
 
-// Frame is the publication for WebSockets.
-func (p *Publication) Frame() *frame.Prepared {
-	p.framed.Do(p.makeFrame)
-	return p.frame
+// formed is a publication in one form.
+type formed struct {
+	once  sync.Once
+	frame *frame.Prepared
 }
 
-func (p *Publication) makeFrame() {
-	var o Options
+// Frame is the publication in a form; nil: clients of it are not told.
+func (p *Publication) Frame(form int) *frame.Prepared {
+	f := &p.forms[form]
+	f.once.Do(func() { f.frame = p.makeFrame(form) })
+	return f.frame
+}
+
+func (p *Publication) makeFrame(form int) *frame.Prepared {
+	var f Form
+	compressFrom := 0
 	if p.options != nil {
-		o = *p.options
+		compressFrom = p.options.CompressFrom
+		if form < len(p.options.Forms) {
+			f = p.options.Forms[form]
+		}
 	}
-	p.frame = frame.Prepare(frame.Text, p.render(o.Text, o.Note), o.CompressFrom)
-}
-
-// Event is the publication for event streams: what Options.Event returned, or
-// Options.Note for a note. It must not be changed.
-func (p *Publication) Event() []byte {
-	p.evened.Do(p.makeEvent)
-	return p.event
-}
-
-func (p *Publication) makeEvent() {
-	var o Options
-	if p.options != nil {
-		o = *p.options
-	}
-	p.event = p.render(o.Event, o.Note)
-}
-
-func (p *Publication) render(message func(bus.Message) []byte, note func(Note) []byte) []byte {
+	payload := p.Data
 	switch {
-	case p.Note != nil && note != nil:
-		return note(*p.Note)
-	case message != nil:
-		return message(p.Message)
+	case p.Note != nil && f.Note == nil:
+		return nil
+	case p.Note != nil:
+		if payload = f.Note(*p.Note); payload == nil {
+			return nil
+		}
+	case f.Message != nil:
+		payload = f.Message(p.Message)
 	}
-	return p.Data
+	return frame.Prepare(f.Op, payload, compressFrom)
 }
 
 // publicationCost is what a publication takes in an inbox beside its data.
-const publicationCost = 256
+const publicationCost = 320
 
 // cost is in bytes. One publication is counted by every inbox that it is in:
 // the last of them to be delivered is what keeps it.

@@ -45,9 +45,6 @@ func (sh *shard) post(f func()) { sh.hub.post(sh.i, f) }
 // put brings a publication to a list's subscribers, soon.
 func (sh *shard) put(l *list, p *Publication) {
 	post, fits := sh.in.put(l, p, func() *Publication {
-		if sh.hub.o.Note == nil {
-			return nil
-		}
 		return sh.hub.note(Note{Kind: Reset, Channel: l.channel.name})
 	})
 	if !fits && p.Note == nil {
