@@ -21,6 +21,11 @@ type Command struct {
 	Proxy   Proxy   `cmd:"" help:"Pass WebSockets on to another server."`
 	Publish Publish `cmd:"" help:"Publish to a channel of the running server, or of one at a URL."`
 	Listen  Listen  `cmd:"" help:"Print what is published to channels, one line of JSON for each publication."`
+
+	Channels   Channels   `cmd:"" help:"List the channels that have subscribers."`
+	Presence   Presence   `cmd:"" help:"Print who is in a channel."`
+	History    History    `cmd:"" help:"Print the latest publications of a channel."`
+	Disconnect Disconnect `cmd:"" help:"Disconnect a user's clients."`
 }
 
 // originFlags are those of both verbs that serve.
@@ -170,6 +175,7 @@ func (w *webSocket) rows(up servecmd.Up) [][2]string {
 		rows = [][2]string{
 			{"ws", at(true, "/ws")},
 			{"sse", at(false, "/sse?channel=news")},
+			{"sdk", at(true, "/connection/websocket")},
 			{"client", at(false, "/client.js")},
 			{"page", at(false, "/")},
 			{"publish", publish},
@@ -205,11 +211,8 @@ func below(addrs []string, ws bool, path string) []string {
 // none.
 func Unexpected(text string, program *kong.Node) error {
 	group := program.Children[slices.IndexFunc(program.Children, func(n *kong.Node) bool { return n.Name == "ws" })]
-	if text == "echo" || text == "channels" {
-		return cli.Usage(fmt.Sprintf("`millrace ws` takes no %q", text), map[string]string{
-			"echo":     "an echo is what it is already: `millrace ws`",
-			"channels": "write `millrace ws --channels`",
-		}[text])
+	if text == "echo" {
+		return cli.Usage("`millrace ws` takes no \"echo\"", "an echo is what it is already: `millrace ws`")
 	}
 	if url, err := config.WebSocketUpstream(text); err == nil {
 		return cli.Usage(
@@ -265,6 +268,10 @@ func Examples() cli.Examples {
 			"date | millrace ws publish news -",
 			"MILLRACE_WS_KEY=\"$KEY\" millrace ws publish news hello --url https://live.example.org/",
 		},
+		"ws channels":   {"millrace ws channels", "millrace ws channels 'room:*'"},
+		"ws presence":   {"millrace ws presence room:1"},
+		"ws history":    {"millrace ws history news -n 5 | jq .data"},
+		"ws disconnect": {"millrace ws disconnect ada", "millrace ws disconnect ada --again"},
 		"ws listen": {
 			"millrace ws listen news",
 			"millrace ws listen news sport -n 10 | jq .data",
