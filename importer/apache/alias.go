@@ -147,8 +147,8 @@ func (t *site) serverRules() {
 		for _, d := range l.list {
 			if lower(d) == "redirect" && len(d.Args) <= 2 && !strings.HasPrefix(l.url, "~") {
 				moved := &draft.Directive{Name: d.Name, Args: append([]string{"302", l.url}, d.Args...), File: d.File, Line: d.Line}
-				if len(d.Args) == 2 {
-					moved.Args = []string{d.Arg(0), l.url, d.Arg(1)}
+				if _, err := strconv.Atoi(d.Arg(0)); len(d.Args) == 2 || err == nil || strings.EqualFold(d.Arg(0), "gone") {
+					moved.Args = append([]string{d.Arg(0), l.url}, d.Args[1:]...)
 				}
 				t.first = append(t.first, t.redirect(c, moved)...)
 				t.im.Used(d)

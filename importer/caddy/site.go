@@ -327,7 +327,7 @@ func (t *site) answeredBy(c conds) *answer {
 // exception is file_server after php_fastcgi: here both are one route, with the options
 // of both.
 func (t *site) unreachable(d *draft.Directive, sc *scope, e *answer) {
-	if d.Name != "file_server" || e.line.Name != "php_fastcgi" {
+	if d.Name != "file_server" || e.line.Name != "php_fastcgi" || e.build == nil {
 		t.im.Whole(d, draft.Defaulted, "Caddy never comes to it: "+e.line.At()+" answers before")
 		return
 	}
