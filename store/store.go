@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 )
 
 // The errors of every engine, possibly wrapped.
@@ -91,6 +92,18 @@ type Writer interface {
 	Commit(head []byte) error
 	// Abort leaves nothing behind. After Commit it does nothing.
 	Abort() error
+}
+
+// Expiring is a Writer of a store that forgets objects by itself.
+type Expiring interface {
+	// Expire says how long after Commit, which comes later.
+	Expire(after time.Duration)
+}
+
+// Toucher is a Store that makes room by what has not been used for long.
+type Toucher interface {
+	// Touch counts as a use of what is stored under the keys.
+	Touch(ctx context.Context, keys []string) error
 }
 
 // Stats is what a store holds.

@@ -38,8 +38,8 @@ type AutoOptions struct {
 	// Email is where the CA reports problems with the account.
 	Email string `yaml:"email"`
 	// Storage is the folder for keys, certificates and the account, or what several
-	// machines share: a Redis or Valkey, as in redis://host:6379, or a bucket, as in
-	// s3://host/bucket/prefix, with keys from where images.shared has them. Machines
+	// machines share: a Redis or Valkey, as in redis://host:6379 or
+	// redis-sentinel://host:26379?master=NAME, or a bucket, as in s3://host/bucket/prefix, with keys from where images.shared has them. Machines
 	// that share it issue each certificate once.
 	// Default: a folder below $STATE_DIRECTORY, $XDG_DATA_HOME or ~/.local/share,
 	// where a copy is kept of what is shared as well.
@@ -108,7 +108,7 @@ func (o *AutoOptions) checkStorage() (key string, err error) {
 		return "storage_secret", errors.New("a secret for what machines share, but \"storage\" is a folder: add storage: redis://host:6379, or leave the secret out")
 	case !o.Shared():
 		return "", nil
-	case !slices.Contains([]string{"redis", "rediss", "valkey", "valkeys", "unix", "s3", "s3+http"}, scheme):
+	case !slices.Contains([]string{"redis", "rediss", "valkey", "valkeys", "unix", "s3", "s3+http"}, strings.TrimSuffix(scheme, "-sentinel")):
 		return "storage", fmt.Errorf("certificates cannot be kept in %s://: write a folder, redis://host:6379 or s3://host/bucket", scheme)
 	case o.StorageSecret == "":
 		return "storage", errors.New("keys that are shared must be sealed: add storage_secret: ${NAME}, with a variable that holds what `openssl rand -base64 32` prints")

@@ -183,7 +183,7 @@ func (c *contact) try(r *Redis) {
 // answers connects to the server once more, and asks for a sign of life. Any answer is one,
 // but for that of a server which reads its data.
 func (r *Redis) answers() error {
-	if l := r.link.Load(); len(r.client.InitAddress) != 1 || l != nil && l.write.Mode() != rueidis.ClientModeStandalone {
+	if l := r.link.Load(); len(r.client.InitAddress) != 1 || r.client.Sentinel.MasterSet != "" || l != nil && l.write.Mode() != rueidis.ClientModeStandalone {
 		return store.ErrDown
 	}
 	ctx, cancel := context.WithTimeout(r.closing, min(contactTime+4*time.Duration(r.contact.usual.Load()), r.o.Timeout))

@@ -16,7 +16,7 @@ const (
 	// firstPause and longestPause lie between attempts to reach a server that
 	// does not work: long enough not to be a burden to one that is just starting.
 	firstPause   = 100 * time.Millisecond
-	longestPause = time.Second
+	longestPause = 500 * time.Millisecond
 	// slowCalls is how many calls in a row must time out for the server to count
 	// as down. One may have been a large body.
 	slowCalls = 3

@@ -26,7 +26,7 @@ func (r *Redis) Ahead(ctx context.Context, names []string, costs []time.Duration
 	script := rueidis.NewLuaScript(aheadScript)
 	execs := make([]rueidis.LuaExec, len(names))
 	for i, name := range names {
-		execs[i] = rueidis.LuaExec{Keys: []string{r.o.Prefix + "l:" + name}, Args: []string{strconv.FormatInt(costs[i].Microseconds(), 10)}}
+		execs[i] = rueidis.LuaExec{Keys: []string{r.prefix + "l:" + name}, Args: []string{strconv.FormatInt(costs[i].Microseconds(), 10)}}
 	}
 	err := r.call(ctx, r.objectKey(""), func(ctx context.Context, l *link) error {
 		for i, answer := range script.ExecMulti(ctx, l.write, execs...) {

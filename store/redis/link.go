@@ -3,8 +3,11 @@ package redis
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -25,8 +28,11 @@ func (l *link) close() {
 // library's own default is half a MiB in both directions.
 const connBuffer = 32 << 10
 
-// connect makes the clients. It takes no longer than some timeouts.
-func (r *Redis) connect() (*link, error) {
+// askSentinels is how often Sentinels are asked for the master.
+const askSentinels = 5 * time.Second
+
+// settings are those of all clients.
+func (r *Redis) settings() rueidis.ClientOption {
 	o := r.client
 	o.Dialer.Timeout = max(r.o.Timeout, defaultTimeout)
 	// An idle connection is asked for a sign of life this often, and given up
@@ -44,17 +50,101 @@ func (r *Redis) connect() (*link, error) {
 	o.AlwaysPipelining = true
 	o.DisableCache = true
 	o.DialCtxFn = r.dial
-	read, err := rueidis.NewClient(o)
+	// Sentinels tell when another server has become the master. That can be missed.
+	o.Sentinel.Dialer, o.Sentinel.ClientName = o.Dialer, o.ClientName
+	o.Sentinel.TopologyRefreshInterval = askSentinels
+	return o
+}
+
+// connect makes the clients. It takes no longer than some timeouts.
+func (r *Redis) connect() (*link, error) {
+	o := r.settings()
+	if len(o.InitAddress) > 1 && o.Sentinel.MasterSet == "" {
+		master, err := r.findMaster(o)
+		if err != nil {
+			return nil, err
+		}
+		if master != "" {
+			o.InitAddress, o.ForceSingleClient = []string{master}, true
+		}
+	}
+	read, err := newClient(o)
 	if err != nil {
 		return nil, err
 	}
+	if read.Mode() == rueidis.ClientModeCluster && o.SelectDB != 0 {
+		read.Close()
+		return nil, fmt.Errorf("it is a cluster, which has no database %d", o.SelectDB)
+	}
 	o.PipelineMultiplex = -1 // one connection to each server
-	write, err := rueidis.NewClient(o)
+	write, err := newClient(o)
 	if err != nil {
 		read.Close()
 		return nil, err
 	}
 	return &link{read, write}, nil
+}
+
+// newClient is rueidis.NewClient, which leaves a client also where it fails.
+func newClient(o rueidis.ClientOption) (rueidis.Client, error) {
+	o.InitAddress = slices.Clone(o.InitAddress)
+	c, err := rueidis.NewClient(o)
+	if err != nil {
+		if c != nil {
+			c.Close()
+		}
+		return nil, err
+	}
+	return c, nil
+}
+
+// findMaster asks several servers what they are, and returns the master among them; "" where
+// they are a cluster. Of two masters one has been replaced and does not know it yet:
+// neither is used.
+func (r *Redis) findMaster(o rueidis.ClientOption) (string, error) {
+	texts, errs := make([]string, len(o.InitAddress)), make([]error, len(o.InitAddress))
+	var all sync.WaitGroup
+	for i, address := range o.InitAddress {
+		all.Go(func() { texts[i], errs[i] = r.info(o, address) })
+	}
+	all.Wait()
+	var masters, others []string
+	for i, address := range o.InitAddress {
+		switch {
+		case refuses(errs[i], "NOPERM"), strings.Contains(texts[i], "cluster_enabled:1\r"):
+			return "", nil
+		case errs[i] != nil:
+			others = append(others, errs[i].Error())
+		case strings.Contains(texts[i], "role:slave\r"):
+			others = append(others, address+" is a replica")
+		default:
+			masters = append(masters, address)
+		}
+	}
+	switch len(masters) {
+	case 0:
+		return "", fmt.Errorf("none of the servers is a master: %s", strings.Join(others, "; "))
+	case 1:
+		return masters[0], nil
+	}
+	return "", fmt.Errorf("%s are masters, each of its own: make all but one its replicas, or name their Sentinels with redis-sentinel://", strings.Join(masters, " and "))
+}
+
+// info asks one server for its state.
+func (r *Redis) info(o rueidis.ClientOption, address string) (string, error) {
+	o.InitAddress, o.ForceSingleClient = []string{address}, true
+	c, err := newClient(o)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", address, err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(r.closing, o.Dialer.Timeout)
+	defer cancel()
+	text, err := c.Do(ctx, c.B().Info().Build()).ToString()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", address, err)
+	}
+	return text, nil
 }
 
 // supervise reaches the server, again and again while it does not answer, and
@@ -65,10 +155,7 @@ func (r *Redis) supervise() {
 	for {
 		round := r.checks.begun.Add(1)
 		err := r.check()
-		if r.health.checked(err) && r.closing.Err() == nil {
-			r.logState(err)
-			r.hearAnew()
-		}
+		r.note(err)
 		wait := checkEvery
 		if err != nil {
 			r.checks.failed.Store(round)
@@ -105,13 +192,31 @@ func (r *Redis) idle(wait time.Duration, works bool, pause *backoff) bool {
 	return sleep(r.closing, pause.next(), r.contact.again)
 }
 
+// note takes down the result of a check.
+func (r *Redis) note(err error) {
+	if r.health.checked(err) && r.closing.Err() == nil {
+		r.logState(err)
+		r.hearAnew()
+	}
+}
+
 func (r *Redis) logState(err error) {
-	server := strings.Join(r.client.InitAddress, ",")
 	if err == nil {
-		r.log.Info("redis works", "server", server)
+		r.log.Info("redis works", "server", r.server())
 		return
 	}
-	r.log.Warn("redis cannot be used; caches and limits go on without it", "server", server, "error", err)
+	r.log.Warn("redis cannot be used; caches and limits go on without it", "server", r.server(), "error", err)
+}
+
+// server names the server that is used: the master of a group, or all of a cluster's in the
+// URL.
+func (r *Redis) server() string {
+	if l := r.link.Load(); l != nil && l.write.Mode() != rueidis.ClientModeCluster {
+		for address := range l.write.Nodes() {
+			return address
+		}
+	}
+	return strings.Join(r.client.InitAddress, ",")
 }
 
 // errReplica tells that the server is another one's replica: it takes no writes, or forgets
@@ -134,28 +239,35 @@ func (r *Redis) replica(ctx context.Context, c rueidis.Client) error {
 	return nil
 }
 
-// renew connects anew: behind the name there may be another server by now, while the
-// one that was there goes on as a replica.
-func (r *Redis) renew() {
-	if time.Since(r.renewed) < longestPause/2 {
-		return
-	}
-	r.renewed = time.Now()
-	if next, err := r.connect(); err == nil {
-		r.link.Swap(next).close()
-	}
-}
-
-// check asks every server for something.
+// check asks every server for something. Where that fails, it connects anew: behind the name,
+// among the servers of the URL, or for Sentinels, another one may have taken over. The
+// client of a cluster finds that one itself. That of Sentinels does, too, but may wait for
+// the old one meanwhile.
 func (r *Redis) check() error {
 	l := r.link.Load()
-	if l == nil {
-		var err error
-		if l, err = r.connect(); err != nil {
+	if l != nil {
+		err := r.probe(l)
+		if err == nil || l.write.Mode() == rueidis.ClientModeCluster {
 			return err
 		}
-		r.link.Store(l)
+		r.note(err)
+		if time.Since(r.renewed) < longestPause/2 {
+			return err // it may be checked more often than that
+		}
 	}
+	r.renewed = time.Now()
+	next, err := r.connect()
+	if err != nil {
+		return err
+	}
+	if l = r.link.Swap(next); l != nil {
+		r.wg.Go(l.close) // which may wait for a server that hangs
+	}
+	return r.probe(next)
+}
+
+// probe asks every server of a link for something.
+func (r *Redis) probe(l *link) error {
 	key := r.objectKey("")
 	if failed := r.health.probe.Load(); failed != nil {
 		key = *failed
@@ -169,9 +281,6 @@ func (r *Redis) check() error {
 		}
 	}
 	err := r.replica(ctx, l.write)
-	if errors.Is(err, errReplica) {
-		r.renew()
-	}
 	if err == nil {
 		r.contact.usual.Store(int64(time.Since(begin)))
 	}

@@ -27,7 +27,7 @@ const (
 
 // machinesKey holds the machines, by their ids: form, the server's time in seconds, the
 // last entry of the stream that the machine has read, and its name, with spaces between.
-func (r *Redis) machinesKey() string { return r.o.Prefix + "{" + r.stream() + "}machines" }
+func (r *Redis) machinesKey() string { return r.prefix + "{" + r.stream() + "}machines" }
 
 // self is this machine among the others.
 type self struct {

@@ -19,26 +19,53 @@ func TestURL(t *testing.T) {
 		"valkeys://u:p@h:1":                 "[h:1] db 0 user u tls true",
 		"rediss://u:p%40@h:1,i:2,[::1]:3,j": "[h:1 i:2 [::1]:3 j:6379] db 0 user u tls true",
 		"redis://h?addr=i:2":                "[h:6379 i:2] db 0 user  tls false",
+		"redis://h:1,i:2/3":                 "[h:1 i:2] db 3 user  tls false",
 		"unix:///run/redis.sock?db=1":       "[/run/redis.sock] db 1 user  tls false",
 	} {
-		o, err := parseURL(text)
+		at, err := parseURL(text)
+		o := at.client
+		if at.prefix != defaultPrefix {
+			t.Errorf("%s: the prefix %q", text, at.prefix)
+		}
 		if got := fmt.Sprintf("%v db %d user %s tls %v", o.InitAddress, o.SelectDB, o.Username, o.TLSConfig != nil); err != nil || got != want {
 			t.Errorf("%s is %s, %v; want %s", text, got, err, want)
 		}
 	}
 	for text, want := range map[string]string{
-		"":                           "write redis://",
-		"localhost:6379":             "write redis://",
-		"http://h":                   "write redis://",
-		"redis://":                   "no host",
-		"redis://:secret@":           "no host",
-		"redis://:secret@h:port":     "port",
-		"redis://:secret@h/x":        "database number",
-		"redis://:secret@h:1,i:2/3":  "no database",
-		"redis://:secret@h?tls=yes":  `nothing is known about "tls"`,
-		"unix://redis.sock":          "slash",
-		"redis://h?ca=/x":            "rediss://",
-		"rediss://:secret@h?ca=/n/o": "trusted certificates",
+		"redis-sentinel://h": "[h:26379] mymaster :",
+		"redis-sentinel://u:p@h:1,i/2?master=shop&sentinel_user=s&sentinel_password=%401": "[h:1 i:26379] shop s:@1",
+		"valkeys-sentinel://[::1]?master=a":                                               "[[::1]:26379] a :",
+	} {
+		at, err := parseURL(text)
+		o := at.client
+		if got := fmt.Sprintf("%v %s %s:%s", o.InitAddress, o.Sentinel.MasterSet, o.Sentinel.Username, o.Sentinel.Password); err != nil || got != want || o.Sentinel.TLSConfig != o.TLSConfig {
+			t.Errorf("%s is %s, %v; want %s", text, got, err, want)
+		}
+	}
+	for name, want := range map[string]string{"": "millrace:", "shop": "shop:", "shop:": "shop:", "a/b-c.2": "a/b-c.2:"} {
+		if got, err := prefixOf(name); err != nil || got != want {
+			t.Errorf("the prefix %q is %q, %v; want %q", name, got, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"redis://h?prefix=a%20b":                                "beginning of keys",
+		"redis://h?prefix=a*":                                   "beginning of keys",
+		"redis://h?prefix=%7Ba%7D":                              "beginning of keys",
+		"redis://h?prefix=" + strings.Repeat("x", mostPrefix+1): "beginning of keys",
+		"redis://h?master=a":                                    "redis-sentinel://",
+		"redis-sentinel://h#shop":                               "?master=NAME",
+		"unix-sentinel:///x":                                    "no socket",
+		"":                                                      "write redis://",
+		"localhost:6379":                                        "write redis://",
+		"http://h":                                              "write redis://",
+		"redis://":                                              "no host",
+		"redis://:secret@":                                      "no host",
+		"redis://:secret@h:port":                                "port",
+		"redis://:secret@h/x":                                   "database number",
+		"redis://:secret@h?tls=yes":                             `nothing is known about "tls"`,
+		"unix://redis.sock":                                     "slash",
+		"redis://h?ca=/x":                                       "rediss://",
+		"rediss://:secret@h?ca=/n/o":                            "trusted certificates",
 	} {
 		_, err := parseURL(text)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {

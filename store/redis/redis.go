@@ -24,6 +24,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,16 +39,17 @@ import (
 type Options struct {
 	// URL is redis://[user:password@]host:port[,host:port…][/db][?…], rediss://
 	// with TLS, or unix://[user:password@]/path[?db=1]; valkey:// and valkeys://
-	// mean the same. With several hosts, or one that is part of a cluster, it is
-	// a cluster. With TLS, ?ca=FILE trusts the certificates in a PEM file instead
-	// of the system's, and ?skip_verify=true trusts any.
+	// mean the same. One host that is part of a cluster stands for the cluster; of
+	// several, which are a cluster or a master with its replicas, the master is used.
+	// redis-sentinel://host:port[,host:port…][/db]?master=NAME asks Sentinels for it.
+	// With TLS, ?ca=FILE trusts the certificates in a PEM file instead
+	// of the system's, and ?skip_verify=true trusts any. All keys begin with ?prefix=NAME
+	// and a colon, instead of "millrace:".
 	URL string
-	// Prefix of all keys. Default "millrace:".
-	Prefix string
 	// Largest is the size of the largest body taken, at most 256MiB. Default
 	// 8MiB. It should be the same on all machines.
 	Largest bytesize.Size
-	// TTL after which Redis forgets an object. Default 24h.
+	// TTL after which Redis forgets an object, unless its Writer is told. Default 24h.
 	TTL time.Duration
 	// Timeout is the longest that one call may take: a slow Redis must not make
 	// requests slow. Default 250ms.
@@ -91,15 +93,17 @@ const (
 
 // Redis is a store.Store.
 type Redis struct {
-	o        Options
-	log      *slog.Logger
-	client   rueidis.ClientOption // the part that both clients share
+	o   Options
+	log *slog.Logger
+	target
 	health   *health
 	link     atomic.Pointer[link] // nil until the server was reached once
 	calls    chan struct{}
 	buffered atomic.Int64
 	heard    hearing                            // all messages that are there
 	waiting  atomic.Pointer[context.CancelFunc] // of the wait for the next one
+	dialed   atomic.Pointer[string]             // the last address
+	refused  refusals
 	script   *rueidis.Lua
 	contact  contact
 	checks   rounds    // of supervise
@@ -121,7 +125,7 @@ type Redis struct {
 // store answers ErrDown until it is there. A URL that cannot be read is one.
 // Calls right after Open wait for the first attempt, up to Timeout.
 func Open(o Options) (*Redis, error) {
-	client, err := parseURL(o.URL)
+	at, err := parseURL(o.URL)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +133,7 @@ func Open(o Options) (*Redis, error) {
 		return nil, fmt.Errorf("redis: the largest body may have %v, not %v", bytesize.Size(mostLargest), o.Largest)
 	}
 	setDefaults(&o)
-	r := &Redis{o: o, log: o.ErrorLog, client: client, health: newHealth(), calls: make(chan struct{}, mostCalls)}
+	r := &Redis{o: o, log: o.ErrorLog, target: at, health: newHealth(), calls: make(chan struct{}, mostCalls)}
 	if r.log == nil {
 		r.log = slog.Default()
 	}
@@ -146,7 +150,6 @@ func Open(o Options) (*Redis, error) {
 }
 
 func setDefaults(o *Options) {
-	o.Prefix = cmp.Or(o.Prefix, defaultPrefix)
 	o.Largest = cmp.Or(o.Largest, defaultLargest)
 	if o.TTL <= 0 {
 		o.TTL = defaultTTL
@@ -162,10 +165,13 @@ func setDefaults(o *Options) {
 	}
 }
 
-var _ store.Store = (*Redis)(nil)
+var (
+	_ store.Store   = (*Redis)(nil)
+	_ store.Toucher = (*Redis)(nil)
+)
 
 // objectKey is the key in Redis of an object's key.
-func (r *Redis) objectKey(key string) string { return r.o.Prefix + "o:" + key }
+func (r *Redis) objectKey(key string) string { return r.prefix + "o:" + key }
 
 // Get implements [store.Store]. The object is in memory.
 func (r *Redis) Get(ctx context.Context, key string) (*store.Object, error) {
@@ -186,6 +192,28 @@ func (r *Redis) Get(ctx context.Context, key string) (*store.Object, error) {
 		return nil, fmt.Errorf("getting from redis: %w: a value that we have not written", store.ErrNotFound)
 	}
 	return o, nil
+}
+
+// Touch implements [store.Toucher].
+func (r *Redis) Touch(ctx context.Context, keys []string) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	err := r.call(ctx, r.objectKey(keys[0]), func(ctx context.Context, l *link) error {
+		var all rueidis.Commands
+		for _, key := range keys { // each on its own: in a cluster they are on several servers
+			all = append(all, l.write.B().Touch().Key(r.objectKey(key)).Build())
+		}
+		var err error
+		for _, answer := range l.write.DoMulti(ctx, all...) {
+			err = cmp.Or(err, answer.Error())
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("touching in redis: %w", err)
+	}
+	return nil
 }
 
 // Delete implements [store.Store].
@@ -245,7 +273,12 @@ func (r *Redis) call(ctx context.Context, key string, do func(context.Context, *
 		}
 		return fmt.Errorf("%w: %d calls are waiting", store.ErrDown, mostCalls)
 	}
-	return r.judge(ctx, key, do(within, r.link.Load()))
+	l := r.link.Load()
+	err := do(within, l)
+	if errors.Is(err, rueidis.ErrClosing) && r.link.Load() != l {
+		return fmt.Errorf("%w: another server has taken its place", store.ErrDown) // says nothing about that one
+	}
+	return r.judge(ctx, key, err)
 }
 
 func (r *Redis) refusal(ctx context.Context) error {
@@ -289,14 +322,70 @@ func (r *Redis) judge(ctx context.Context, key string, err error) error {
 }
 
 func (r *Redis) judgeAnswer(key string, answer *rueidis.RedisError) error {
-	switch word(answer.Error()) {
+	code := word(answer.Error())
+	switch code {
 	case "LOADING", "CLUSTERDOWN", "MASTERDOWN", "READONLY": // see notReady
 		r.health.failed(key, false, answer)
 		return fmt.Errorf("%w: %w", store.ErrDown, answer)
+	}
+	if r.refused.first(code, time.Now()) {
+		r.log.Warn("redis refuses a command; what it was for is not kept or shared", "server", r.server(), "prefix", r.prefix, "error", explain(code, answer))
+	}
+	switch code {
 	case "WRONGTYPE":
 		return fmt.Errorf("%w: %w", store.ErrNotFound, answer)
 	case "OOM", "MISCONF": // maxmemory without eviction; a full disk under Redis
 		return fmt.Errorf("%w: %w", store.ErrFull, answer)
 	}
 	return fmt.Errorf("%w: %w", store.ErrDown, answer)
+}
+
+// refuses reports whether an error is an answer of the server with that code.
+func refuses(err error, code string) bool {
+	answer, ok := rueidis.IsRedisErr(err)
+	return ok && word(answer.Error()) == code
+}
+
+// explain adds to an answer what can be done about it.
+func explain(code string, answer *rueidis.RedisError) error {
+	var hint string
+	switch {
+	case code == "OOM":
+		hint = "it is full: set maxmemory-policy to volatile-lru"
+	case code == "WRONGTYPE":
+		hint = "there is a key of others below the prefix: name another one with ?prefix="
+	case code == "NOPERM", strings.Contains(answer.Error(), "can't run this command"): // in a script
+		hint = "store/redis/README.md lists the rights that a user needs"
+	case strings.Contains(strings.ToLower(answer.Error()), "unknown"): // a command, also one of a script's
+		hint = "it is too old: Redis 6 or Valkey is needed"
+	default:
+		return answer
+	}
+	return fmt.Errorf("%w; %s", answer, hint)
+}
+
+// refusals are the answers of the server that were logged lately, by their code.
+type refusals struct {
+	mu   sync.Mutex
+	last map[string]time.Time
+}
+
+const (
+	// refusedAgain is after how long the same answer is logged again.
+	refusedAgain = 10 * time.Minute
+	mostRefused  = 32 // codes
+)
+
+// first reports whether an answer is to be logged.
+func (f *refusals) first(code string, now time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if last, known := f.last[code]; known && now.Sub(last) < refusedAgain {
+		return false
+	}
+	if f.last == nil || len(f.last) >= mostRefused {
+		f.last = map[string]time.Time{}
+	}
+	f.last[code] = now
+	return true
 }

@@ -140,10 +140,131 @@ func TestServerFull(t *testing.T) {
 	}
 }
 
+// TestPrefix: two sites in one Redis have neither objects nor messages nor counts in common,
+// and a user with rights to the keys of one needs no others.
+func TestPrefix(t *testing.T) {
+	s := start(t)
+	rights := "+get +set +touch +unlink +exists +xadd +xrange +xread +hset +hdel +hgetall +time +eval +evalsha +script|load +ping +hello +select +client +cluster|slots +cluster|shards +info +dbsize"
+	var stores []*Redis
+	var heard [2]told
+	for i, site := range []string{"one", "one-more"} {
+		s.do("ACL SETUSER %s on >secret ~%s:* %s", site, site, rights)
+		var log lines
+		r := open(t, Options{
+			URL: "redis://" + site + ":secret@" + s.addr + "?prefix=" + site, Message: heard[i].message, Began: heard[i].began,
+			ErrorLog: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		servertest.Eventually(t, site+" listens", r.heard.Load)
+		roundTrip(t, r, "key", site)
+		if ahead, err := r.Ahead(t.Context(), []string{"client"}, []time.Duration{time.Minute}); err != nil || ahead[0] > time.Minute {
+			t.Errorf("%s counts from %v: %v", site, ahead, err)
+		}
+		if err := r.Publish(t.Context(), []byte("of "+site)); err != nil {
+			t.Error(err)
+		}
+		servertest.Eventually(t, site+" hears itself", heard[i].has("of "+site))
+		if strings.Contains(log.String(), "WARN") {
+			t.Errorf("with the rights of the manual:\n%s", log.String())
+		}
+		stores = append(stores, r)
+	}
+	roundTrip(t, stores[0], "key", "again")
+	if got, err := storetest.GetText(stores[1], "key"); got != "one-more" {
+		t.Errorf("the other site has %q, %v", got, err)
+	}
+	for i := range heard {
+		if lost, m := heard[i].count(); lost != 0 || len(strings.Fields(m)) != 2 || len(heard[i].runs) != 1 {
+			t.Errorf("site %d heard %q, in the runs %q", i, m, heard[i].runs)
+		}
+	}
+	if n := s.do(`EVAL "local n = 0 for _, k in ipairs(redis.call('keys', '*')) do if string.sub(k, 1, 4) ~= 'one:' and string.sub(k, 1, 9) ~= 'one-more:' then n = n + 1 end end return n" 0`); n != ":0" {
+		t.Errorf("%s keys are not below a prefix", n)
+	}
+}
+
+// TestExpire: Redis forgets an object when its writer says so, and what it is told to be used
+// counts as such.
+func TestExpire(t *testing.T) {
+	t.Parallel() // it waits more than it works
+	s := start(t)
+	r := open(t, Options{URL: s.url()})
+	w, err := r.Create(t.Context(), "key", 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.(store.Expiring).Expire(time.Minute)
+	_, _ = w.Write([]byte("body"))
+	if err := w.Commit(nil); err != nil {
+		t.Fatal(err)
+	}
+	if left := s.do("PTTL millrace:o:key"); len(left) > len(":60000") || left > ":60000" {
+		t.Errorf("it is forgotten in %s ms", left)
+	}
+	idle := func() string { return s.do("OBJECT IDLETIME millrace:o:key") }
+	servertest.Eventually(t, "it has not been used for a while", func() bool { return idle() > ":1" })
+	if err := r.Touch(t.Context(), []string{"none", "key"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := idle(); got > ":1" {
+		t.Errorf("after it was used: idle for %s s", got)
+	}
+}
+
+// TestRefusals: one line says what the server refuses, and what can be done about it.
+func TestRefusals(t *testing.T) {
+	for name, c := range map[string]struct {
+		args       []string
+		set        string
+		want, hint string
+	}{
+		"full":               {[]string{"--maxmemory", "100kb", "--maxmemory-policy", "noeviction"}, "", "OOM", "volatile-lru"},
+		"too few replicas":   {[]string{"--min-replicas-to-write", "1"}, "", "NOREPLICAS", ""},
+		"too old":            {[]string{"--rename-command", "XADD", ""}, "", "nknown", "too old"},
+		"somebody else's":    {nil, "SET millrace:messages text", "WRONGTYPE", "another one with ?prefix="},
+		"without the rights": {nil, "ACL SETUSER default -xadd", "can't run this command", "README.md"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, c.args...)
+			if c.set != "" {
+				s.do("%s", c.set)
+			}
+			var log lines
+			r := open(t, Options{URL: s.url(), Message: func([]byte, bool) {}, ErrorLog: slog.New(slog.NewTextHandler(&log, nil))})
+			for range 20 {
+				_ = storetest.PutText(r, "key", "body")
+				if err := r.Publish(t.Context(), []byte("message")); err == nil {
+					t.Error("a message was published")
+				}
+			}
+			r.Close()
+			text := log.String()
+			if strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, c.want) || !strings.Contains(text, c.hint) || !strings.Contains(text, "server="+s.addr) || !strings.Contains(text, "prefix=millrace:") {
+				t.Errorf("the log:\n%s", text)
+			}
+		})
+	}
+}
+
+// TestOldProtocol: a server that has no HELLO is spoken to as before that.
+func TestOldProtocol(t *testing.T) {
+	s := start(t, "--rename-command", "HELLO", "")
+	var heard told
+	r := open(t, Options{URL: s.url(), Message: heard.message})
+	servertest.Eventually(t, "it listens", r.heard.Load)
+	roundTrip(t, r, "key", "body")
+	if err := r.Publish(t.Context(), []byte("message")); err != nil {
+		t.Fatal(err)
+	}
+	servertest.Eventually(t, "a message", heard.has("message"))
+	if ahead, err := r.Ahead(t.Context(), []string{"client"}, []time.Duration{time.Second}); err != nil || ahead[0] < time.Second {
+		t.Errorf("counting: %v, %v", ahead, err)
+	}
+}
+
 // TestForeignValue: what we have not written is not an object.
 func TestForeignValue(t *testing.T) {
 	s := start(t)
-	r := open(t, Options{URL: s.url(), Prefix: "p:"})
+	r := open(t, Options{URL: s.url() + "?prefix=p"})
 	s.do("SET p:o:string somebody-else")
 	s.do("RPUSH p:o:list a")
 	for _, key := range []string{"string", "list"} {

@@ -33,11 +33,11 @@ const (
 	acknowledge = "a"
 )
 
-func (r *Redis) stream() string { return r.o.Prefix + "messages" }
+func (r *Redis) stream() string { return r.prefix + "messages" }
 
 // runKey holds the name of the server's run. In a cluster it is on the stream's server:
 // what stands in braces decides that.
-func (r *Redis) runKey() string { return r.o.Prefix + "{" + r.stream() + "}run" }
+func (r *Redis) runKey() string { return r.prefix + "{" + r.stream() + "}run" }
 
 // runScript finds the entry with which the server's run begins in the stream, adds it
 // where the server is in another run than the key says, and then adds a message, if there

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -14,10 +15,25 @@ import (
 	"github.com/redis/rueidis"
 )
 
+// target is what Options.URL says.
+type target struct {
+	client rueidis.ClientOption
+	prefix string // of all keys
+}
+
+const (
+	sentinelSuffix = "-sentinel" // of a scheme, where the hosts are Sentinels
+	sentinelPort   = "26379"
+	redisPort      = "6379"
+	// defaultMaster is what Redis's own examples of Sentinel call the master.
+	defaultMaster = "mymaster"
+	mostPrefix    = 64
+)
+
 // parseURL reads Options.URL. No error repeats the URL: it may hold a password.
-func parseURL(text string) (rueidis.ClientOption, error) {
-	fail := func(format string, args ...any) (rueidis.ClientOption, error) {
-		return rueidis.ClientOption{}, fmt.Errorf("redis URL: "+format, args...)
+func parseURL(text string) (target, error) {
+	fail := func(format string, args ...any) (target, error) {
+		return target{}, fmt.Errorf("redis URL: "+format, args...)
 	}
 	first, more := cutHosts(text)
 	u, err := url.Parse(first)
@@ -27,52 +43,108 @@ func parseURL(text string) (rueidis.ClientOption, error) {
 		}
 		return fail("%w; write redis://host:6379, rediss://host:6379 or unix:///path", err)
 	}
-	switch u.Scheme {
-	case "redis", "rediss", "valkey", "valkeys":
-		if u.Hostname() == "" {
-			return fail("no host; write redis://host:6379")
-		}
-	case "unix":
-		if u.Host != "" || u.Path == "" || u.Path == "/" {
-			return fail("a socket's path begins with a slash; write unix:///path")
-		}
-	default:
-		return fail("the scheme is %q; write redis://, rediss:// or unix://", u.Scheme)
+	scheme, sentinel, err := checkURL(u)
+	if err != nil {
+		return fail("%w", err)
 	}
-	for key := range u.Query() {
-		switch key {
-		case "addr", "db", "ca", "skip_verify":
-		default:
-			return fail("nothing is known about %q; db, ca, skip_verify and addr are possible", key)
-		}
-	}
-	o, err := rueidis.ParseURL(first)
+	o, err := rueidis.ParseURL(scheme + strings.TrimPrefix(first, u.Scheme))
 	if err != nil {
 		return fail("%s", strings.TrimPrefix(err.Error(), "redis: "))
 	}
+	query := u.Query()
+	port := redisPort
+	if sentinel {
+		port = sentinelPort
+		if u.Port() == "" {
+			o.InitAddress[0] = net.JoinHostPort(u.Hostname(), port)
+		}
+		o.Sentinel = rueidis.SentinelOption{
+			MasterSet: cmp.Or(query.Get("master"), defaultMaster), TLSConfig: o.TLSConfig,
+			Username: query.Get("sentinel_user"), Password: query.Get("sentinel_password"),
+		}
+	}
 	for _, host := range more {
 		if _, _, err := net.SplitHostPort(host); err != nil {
-			host = net.JoinHostPort(strings.Trim(host, "[]"), "6379")
+			host = net.JoinHostPort(strings.Trim(host, "[]"), port)
 		}
 		o.InitAddress = append(o.InitAddress, host)
 	}
-	if len(o.InitAddress) > 1 && o.SelectDB != 0 {
-		return fail("several hosts are a cluster, which has no database %d", o.SelectDB)
-	}
-	if ca := u.Query().Get("ca"); ca != "" {
-		if o.TLSConfig == nil {
-			return fail("ca is for TLS; write rediss://")
-		}
-		pem, err := os.ReadFile(ca)
-		if err != nil {
-			return fail("reading the trusted certificates: %w", err)
-		}
-		o.TLSConfig.RootCAs = x509.NewCertPool()
-		if !o.TLSConfig.RootCAs.AppendCertsFromPEM(pem) {
-			return fail("%s holds no certificate in PEM form", ca)
+	if ca := query.Get("ca"); ca != "" {
+		if err := trust(o.TLSConfig, ca); err != nil {
+			return fail("%w", err)
 		}
 	}
-	return o, nil
+	prefix, err := prefixOf(query.Get("prefix"))
+	if err != nil {
+		return fail("%w", err)
+	}
+	return target{o, prefix}, nil
+}
+
+// checkURL returns the scheme without what it says about Sentinels.
+func checkURL(u *url.URL) (scheme string, sentinel bool, err error) {
+	scheme, sentinel = strings.CutSuffix(u.Scheme, sentinelSuffix)
+	switch scheme {
+	case "redis", "rediss", "valkey", "valkeys":
+		if u.Hostname() == "" {
+			return "", false, errors.New("no host; write redis://host:6379")
+		}
+	case "unix":
+		if u.Host != "" || u.Path == "" || u.Path == "/" {
+			return "", false, errors.New("a socket's path begins with a slash; write unix:///path")
+		}
+		if sentinel {
+			return "", false, errors.New("a Sentinel has no socket; write redis-sentinel://host:26379")
+		}
+	default:
+		return "", false, fmt.Errorf("the scheme is %q; write redis://, rediss://, unix:// or redis-sentinel://", u.Scheme)
+	}
+	if sentinel && u.Fragment != "" {
+		return "", false, errors.New("a master's name behind a # is not read; write ?master=NAME")
+	}
+	for key := range u.Query() {
+		switch key {
+		case "addr", "db", "ca", "skip_verify", "prefix":
+		case "master", "sentinel_user", "sentinel_password":
+			if !sentinel {
+				return "", false, fmt.Errorf("%s is for Sentinels; write redis-sentinel://host:26379", key)
+			}
+		default:
+			return "", false, fmt.Errorf("nothing is known about %q; db, ca, skip_verify, prefix, addr, and for Sentinels master, sentinel_user and sentinel_password are possible", key)
+		}
+	}
+	return scheme, sentinel, nil
+}
+
+// trust has the certificates in a PEM file trusted instead of the system's.
+func trust(config *tls.Config, file string) error {
+	if config == nil {
+		return errors.New("ca is for TLS; write rediss://")
+	}
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("reading the trusted certificates: %w", err)
+	}
+	config.RootCAs = x509.NewCertPool()
+	if !config.RootCAs.AppendCertsFromPEM(pem) {
+		return fmt.Errorf("%s holds no certificate in PEM form", file)
+	}
+	return nil
+}
+
+// prefixOf is what keys begin with where a URL says prefix=name: with a colon, so that no
+// prefix is the beginning of another one.
+//
+//	shop, shop: → shop:
+func prefixOf(name string) (string, error) {
+	odd := func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`{}*?[]\^"'`, r) }
+	if name == "" {
+		return defaultPrefix, nil
+	}
+	if len(name) > mostPrefix || strings.ContainsFunc(name, odd) {
+		return "", fmt.Errorf("prefix is the beginning of keys, of up to %d letters, digits and characters like - and :; write one like shop", mostPrefix)
+	}
+	return strings.TrimSuffix(name, ":") + ":", nil
 }
 
 // cutHosts takes the hosts but the first out of a URL, since net/url knows only one.
@@ -94,6 +166,9 @@ func cutHosts(text string) (first string, more []string) {
 func (r *Redis) dial(ctx context.Context, address string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
 	if err := r.closing.Err(); err != nil {
 		return nil, err
+	}
+	if last := r.dialed.Swap(&address); r.client.Sentinel.MasterSet != "" && last != nil && *last != address {
+		r.hearAnew() // it may be a new master
 	}
 	network := "tcp"
 	if strings.HasPrefix(r.o.URL, "unix:") {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -52,7 +53,7 @@ func (r *Redis) Create(ctx context.Context, key string, size int64) (store.Write
 	if !r.health.ready(within) {
 		return nil, fmt.Errorf("writing to redis: %w", r.refusal(ctx))
 	}
-	w := &writer{r: r, ctx: context.WithoutCancel(ctx), key: r.objectKey(key), size: size}
+	w := &writer{r: r, ttl: r.o.TTL, ctx: context.WithoutCancel(ctx), key: r.objectKey(key), size: size}
 	if size > 0 && !w.reserve(int(size)+headRoom) {
 		return nil, fmt.Errorf("writing to redis: %w: all writers together hold too much", store.ErrFull)
 	}
@@ -70,6 +71,7 @@ type writer struct {
 	size int64 // -1: not known
 
 	mu       sync.RWMutex
+	ttl      time.Duration
 	buf      []byte
 	reserved int // of the bytes that all writers may hold
 	done     bool
@@ -93,6 +95,13 @@ func (w *writer) Write(p []byte) (int, error) {
 	}
 	w.buf = append(w.buf, p...)
 	return len(p), nil
+}
+
+// Expire implements [store.Expiring].
+func (w *writer) Expire(after time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ttl = max(after, time.Millisecond)
 }
 
 // reserve makes the buffer n bytes large if all writers together may hold that.
@@ -155,7 +164,7 @@ func (w *writer) Commit(head []byte) error {
 	value = append(value, version...)
 	err = w.r.call(w.ctx, w.key, func(ctx context.Context, l *link) error {
 		// BinaryString does not copy; value is not touched any more.
-		return l.write.Do(ctx, l.write.B().Set().Key(w.key).Value(rueidis.BinaryString(value)).Px(w.r.o.TTL).Build()).Error()
+		return l.write.Do(ctx, l.write.B().Set().Key(w.key).Value(rueidis.BinaryString(value)).Px(w.ttl).Build()).Error()
 	})
 	if err != nil {
 		return fmt.Errorf("writing to redis: %w", err)
