@@ -14,6 +14,7 @@ import (
 	"millrace/internal/wire/dictionary"
 	"millrace/internal/wire/field"
 	"millrace/proxy"
+	"millrace/store"
 )
 
 // Rule is for some requests or answers.
@@ -67,8 +68,8 @@ type Options struct {
 	Disk string `yaml:"disk"`
 	// DiskSize is how many bytes of files are kept there. Default 10GiB.
 	DiskSize bytesize.Size `yaml:"disk_size"`
-	// Shared is the URL of a Redis or Valkey that several machines share.
-	Shared string `yaml:"shared"`
+	// Shared is a Redis or Valkey that several machines share.
+	Shared store.Shared `yaml:"shared"`
 	// Largest is the size of the largest answer that is kept. Default 64MiB,
 	// with a disk 1GiB. Without a disk none is kept that is larger than a
 	// sixteenth of memory.
@@ -131,6 +132,9 @@ func (o Options) Check() map[string]error {
 	}
 	if o.Host == "client" && ignoresHost(o) {
 		faults["host"] = errors.New("host: client and key.ignore_host contradict each other, as one client's host would be sent for all of them: leave host out, or name the one to send")
+	}
+	for key, err := range o.Shared.Check() {
+		faults["shared."+key] = err
 	}
 	for i, rule := range o.Rules {
 		if err := rule.Check(); err != nil {

@@ -83,16 +83,17 @@ func cacheNotes(sc config.Site, pattern string, rc config.Route) []string {
 // openCache opens a cache and, if it is shared, its connection to other machines, which call
 // this one by its name.
 func openCache(name string, o cache.Options, d cache.Deps) (*cache.Handler, io.Closer, error) {
-	if o.Shared == "" {
+	if o.Shared.URL == "" {
 		h, err := cache.New(o, d)
 		return h, h, err
 	}
 	l := &relay{ready: make(chan struct{})}
-	shared, err := openShared(o.Shared, name, l, d.ErrorLog)
+	url := o.Shared.Address()
+	shared, err := openShared(url, name, l, d.ErrorLog)
 	if err != nil {
 		return nil, nil, err
 	}
-	d.Shared, d.Publish, d.Announce, d.Line, d.Ahead, d.Outbox = shared, shared.Publish, shared.Announce, shared, shared.ClockAhead, outboxOf(o.Shared)
+	d.Shared, d.Publish, d.Announce, d.Line, d.Ahead, d.Outbox = shared, shared.Publish, shared.Announce, shared, shared.ClockAhead, outboxOf(url)
 	h, err := cache.New(o, d)
 	l.connect(h, err)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"millrace/internal/config"
 	"millrace/internal/server"
+	"millrace/store"
 )
 
 // Check builds everything that cfg asks for, as New does, and closes it again: what
@@ -48,7 +49,7 @@ func aside(cfg *config.Config, dir string) *config.Config {
 		next.Log.File = own()
 	}
 	next.Admin.Listen = config.Off
-	next.TLS.Tickets.Shared = ""
+	next.TLS.Tickets.Shared = store.Shared{}
 	if next.TLS.Auto != nil {
 		auto := *next.TLS.Auto
 		auto.Storage = own()
@@ -59,7 +60,7 @@ func aside(cfg *config.Config, dir string) *config.Config {
 		s := &next.Sites[i]
 		if s.RateLimit != nil {
 			limit := *s.RateLimit
-			limit.Shared, s.RateLimit = "", &limit
+			limit.Shared, s.RateLimit = store.Shared{}, &limit
 		}
 		s.Routes = maps.Clone(s.Routes)
 		for pattern, r := range s.Routes {
@@ -72,11 +73,11 @@ func aside(cfg *config.Config, dir string) *config.Config {
 func routeAside(r config.Route, own func() string) config.Route {
 	if r.RateLimit != nil {
 		limit := *r.RateLimit
-		limit.Shared, r.RateLimit = "", &limit
+		limit.Shared, r.RateLimit = store.Shared{}, &limit
 	}
 	if r.Cache != nil {
 		o := *r.Cache
-		if o.Shared = ""; o.Disk != "" {
+		if o.Shared = (store.Shared{}); o.Disk != "" {
 			o.Disk = own()
 		}
 		r.Cache = &o

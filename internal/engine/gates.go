@@ -7,6 +7,7 @@ import (
 
 	"millrace/internal/access/admit"
 	"millrace/internal/config"
+	"millrace/store"
 )
 
 // gates are the access, traps, challenge and rate limits of a route. all is for requests
@@ -50,10 +51,10 @@ func (b *builder) gates(sc config.Site, rc config.Route, name string) (all, own 
 
 // share makes a rate limit common to all machines that name the same Redis.
 func (b *builder) share(l *admit.Limit, o admit.Rate, key string) error {
-	if o.Shared == "" {
+	if o.Shared.URL == "" {
 		return nil
 	}
-	url := o.Shared
+	url := o.Shared.Address()
 	s, err := reuseOrOpen(b, keyOf("limits", url), func() (*sharedLimits, io.Closer, error) {
 		ask, closer, err := openLimits(url, b.server.errors)
 		if err != nil {
@@ -65,7 +66,7 @@ func (b *builder) share(l *admit.Limit, o admit.Rate, key string) error {
 	if err != nil {
 		return err
 	}
-	o.Shared = "" // as each machine spells it
+	o.Shared = store.Shared{} // as each machine spells it
 	l.Share(s.Shared, keyOf(key, o))
 	return nil
 }

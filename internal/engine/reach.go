@@ -95,8 +95,8 @@ func (r *reach) storesOf(route config.Route) {
 		if o.Disk != "" {
 			r.store(o.Disk, "cache.disk")
 		}
-		if o.Shared != "" {
-			if dir := outboxOf(o.Shared); dir != "" {
+		if o.Shared.URL != "" {
+			if dir := outboxOf(o.Shared.Address()); dir != "" {
 				r.store(dir, "cache.shared")
 			}
 		}
@@ -194,7 +194,7 @@ func shared(cfg *config.Config) (urls []string) {
 		for _, route := range s.Routes {
 			switch {
 			case route.Cache != nil:
-				urls = append(urls, route.Cache.Shared)
+				urls = append(urls, route.Cache.Shared.URL)
 			case route.Images != nil:
 				urls = append(urls, route.Images.Shared)
 			}
@@ -203,7 +203,7 @@ func shared(cfg *config.Config) (urls []string) {
 	if a := cfg.TLS.Auto; a != nil && a.Shared() {
 		urls = append(urls, a.Storage)
 	}
-	return append(urls, cfg.TLS.Tickets.Shared)
+	return append(urls, cfg.TLS.Tickets.Shared.URL)
 }
 
 // trusted are files that are read and that no key names by itself.

@@ -14,7 +14,7 @@ func TestReachOfKeys(t *testing.T) {
 	t.Setenv("HOME", "/home/u")
 	reads := func(url, path string) bool {
 		cfg := new(config.Config)
-		cfg.TLS.Tickets.Shared = url
+		cfg.TLS.Tickets.Shared.URL = url
 		return slices.ContainsFunc(Reach(cfg, ""), func(r confine.Rule) bool { return r.Path == path && r.Access == confine.Read })
 	}
 	if !reads("s3://host/bucket", "/home/u/.aws") {

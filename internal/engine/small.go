@@ -52,7 +52,7 @@ func http3() server.HTTP3 { return nil }
 // Unsupported says what cfg asks for that this build leaves out.
 func Unsupported(cfg *config.Config) error {
 	var found []error
-	if shared := cfg.TLS.Tickets.Shared; shared != "" && !strings.HasPrefix(shared, "s3") {
+	if shared := cfg.TLS.Tickets.Shared.URL; shared != "" && !strings.HasPrefix(shared, "s3") {
 		found = append(found, fmt.Errorf("tls.tickets.shared: %w", errSmall))
 	}
 	if cfg.TLS.HTTP3 {
@@ -62,7 +62,7 @@ func Unsupported(cfg *config.Config) error {
 		found = append(found, fmt.Errorf("tls.auto: %w", errSmall))
 	}
 	for _, s := range cfg.Sites {
-		if s.RateLimit != nil && s.RateLimit.Shared != "" {
+		if s.RateLimit != nil && s.RateLimit.Shared.URL != "" {
 			found = append(found, fmt.Errorf("rate_limit.shared: %w", errSmall))
 		}
 		for _, pattern := range slices.Sorted(maps.Keys(s.Routes)) {
@@ -71,11 +71,11 @@ func Unsupported(cfg *config.Config) error {
 			}
 			key := ""
 			switch r := s.Routes[pattern]; {
-			case r.Cache != nil && r.Cache.Shared != "":
+			case r.Cache != nil && r.Cache.Shared.URL != "":
 				key = "cache.shared"
 			case r.WebSocket != nil && r.WebSocket.Channels != nil && r.WebSocket.Channels.Bus != "":
 				key = "websocket.channels.bus"
-			case r.RateLimit != nil && r.RateLimit.Shared != "":
+			case r.RateLimit != nil && r.RateLimit.Shared.URL != "":
 				key = "rate_limit.shared"
 			default:
 				continue

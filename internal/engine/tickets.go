@@ -14,11 +14,11 @@ import (
 // tickets is where the keys of TLS session tickets are shared.
 func (b *builder) tickets() (server.SharedTickets, error) {
 	o := b.config.TLS.Tickets
-	if o.Shared == "" || len(b.config.TLS.Listen) == 0 {
+	if o.Shared.URL == "" || len(b.config.TLS.Listen) == 0 {
 		return server.SharedTickets{}, nil
 	}
 	shared, err := reuseOrOpen(b, keyOf("tickets", o.Shared), func() (store.Store, io.Closer, error) {
-		s, err := openStore(o.Shared, 0, 0, b.server.errors)
+		s, err := openStore(o.Shared.Address(), 0, 0, b.server.errors)
 		return s, s, err
 	})
 	return server.SharedTickets{Store: shared, Secret: o.Secret}, err

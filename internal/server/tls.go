@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"millrace/store"
 )
 
 // TLSOptions are the listeners that speak TLS.
@@ -107,7 +109,7 @@ type TicketOptions struct {
 	// are from where images.shared has them). While it cannot be reached, every
 	// machine goes on with the keys it has. Default: each process has its own
 	// keys, and forgets them when it ends.
-	Shared string `yaml:"shared"`
+	Shared store.Shared `yaml:"shared"`
 	// Secret seals the keys that are shared, with AES-256-GCM: the same text of
 	// at least 32 characters on all machines, such as "openssl rand -base64 32"
 	// prints. Who knows it and can read the store can read recorded sessions of
@@ -120,12 +122,15 @@ const leastSecret = 32
 
 // Check returns what is wrong with the options, by the key it is wrong with.
 func (o TicketOptions) Check() map[string]error {
+	if err := o.Shared.Check()["prefix"]; err != nil {
+		return map[string]error{"shared.prefix": err}
+	}
 	switch {
-	case o.Shared == "" && o.Secret != "":
+	case o.Shared.URL == "" && o.Secret != "":
 		return map[string]error{"secret": errors.New("a secret for shared keys, but \"shared\" does not say where they are: add shared: redis://host:6379")}
-	case o.Shared != "" && o.Secret == "":
+	case o.Shared.URL != "" && o.Secret == "":
 		return map[string]error{"shared": errors.New("shared keys must be sealed: add secret: ${NAME}, with a variable that holds what `openssl rand -base64 32` prints")}
-	case o.Shared != "" && len(o.Secret) < leastSecret:
+	case o.Shared.URL != "" && len(o.Secret) < leastSecret:
 		return map[string]error{"secret": fmt.Errorf("a secret of %d characters can be guessed: at least %d, as `openssl rand -base64 32` prints them", len(o.Secret), leastSecret)}
 	}
 	return nil

@@ -271,9 +271,9 @@ func TestTicketOptions(t *testing.T) {
 		want string // the key
 	}{
 		{TicketOptions{}, ""},
-		{TicketOptions{Shared: "redis://h", Secret: testSecret}, ""},
-		{TicketOptions{Shared: "redis://h"}, "shared"},
-		{TicketOptions{Shared: "redis://h", Secret: "short"}, "secret"},
+		{TicketOptions{Shared: store.Shared{URL: "redis://h"}, Secret: testSecret}, ""},
+		{TicketOptions{Shared: store.Shared{URL: "redis://h"}}, "shared"},
+		{TicketOptions{Shared: store.Shared{URL: "redis://h"}, Secret: "short"}, "secret"},
 		{TicketOptions{Secret: testSecret}, "secret"},
 	} {
 		if faults := c.o.Check(); len(faults) > 1 || c.want == "" && len(faults) > 0 || c.want != "" && faults[c.want] == nil {

@@ -39,7 +39,7 @@ type Serve struct {
 	Memory       cli.Size     `placeholder:"SIZE" key:"cache.memory" env:"MILLRACE_CACHE_MEMORY" help:"How much memory answers may take. Default 256MiB."`
 	Disk         string       `placeholder:"DIR" complete:"dir" key:"cache.disk" env:"MILLRACE_CACHE_DISK" help:"Keep answers in this folder, too: they outlive memory and a restart."`
 	DiskSize     cli.Size     `placeholder:"SIZE" key:"cache.disk_size" env:"MILLRACE_CACHE_DISK_SIZE" help:"How much of the disk they may take. Default 10GiB."`
-	Shared       string       `placeholder:"URL" key:"cache.shared" env:"MILLRACE_CACHE_SHARED" help:"Share answers and purges with other machines through this Redis or Valkey: redis://host:6379."`
+	Shared       string       `placeholder:"URL" key:"cache.shared" env:"MILLRACE_CACHE_SHARED" help:"Share answers and purges with other machines through this Redis or Valkey: redis://host:6379. With ?prefix=NAME it is for one of several sites."`
 	DropTracking bool         `key:"cache.key.drop_tracking" env:"MILLRACE_CACHE_DROP_TRACKING" help:"Requests that differ only in utm_source, gclid, fbclid and the like get the same answer."`
 	SortQuery    bool         `key:"cache.key.sort_query" env:"MILLRACE_CACHE_SORT_QUERY" help:"Requests that differ only in the order of their query get the same answer."`
 	ConfigJSON   string       `name:"config-json" placeholder:"FILE" complete:"file" env:"MILLRACE_CACHE_CONFIG_JSON" help:"Do what this config of the published comment cache says (HostPort, Stacosys, CorsOrigin)."`
@@ -134,7 +134,7 @@ func rows(up servecmd.Up) [][2]string {
 	if o.Disk != "" {
 		memory += fmt.Sprintf(", %s in %s", cmp.Or(o.DiskSize, disk.DefaultLimit), o.Disk)
 	}
-	if o.Shared != "" {
+	if o.Shared.URL != "" {
 		memory += ", shared with other machines"
 	}
 	out := [][2]string{{"preset", preset}, {"ttl", ttl}, {"keeps", memory}}

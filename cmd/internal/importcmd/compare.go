@@ -21,6 +21,7 @@ import (
 	"millrace/importer/nginx"
 	"millrace/internal/config"
 	"millrace/internal/engine"
+	"millrace/store"
 )
 
 // Compare is `millrace compare-config`.
@@ -179,12 +180,12 @@ func (r *comparison) ours(node *draft.Node, report *draft.Report, name, cert, ke
 	}
 	cfg.Listen, cfg.TLS.Listen = []string{r.plain}, []string{r.secure}
 	cfg.TLS.Cert, cfg.TLS.Key, cfg.TLS.Certificates, cfg.TLS.Auto, cfg.TLS.HTTP3 = cert, key, nil, nil, false
-	cfg.TLS.Tickets.Shared, cfg.TLS.ClientCA, cfg.TLS.ClientAuth = "", "", "" // we have no certificate to show
+	cfg.TLS.Tickets.Shared, cfg.TLS.ClientCA, cfg.TLS.ClientAuth = store.Shared{}, "", "" // we have no certificate to show
 	cfg.Log.Format, cfg.Log.File, cfg.Admin.Listen = config.Off, "", config.Off
 	for _, site := range cfg.Sites {
 		for key, route := range site.Routes {
 			if route.Cache != nil { // the one that serves has its own
-				route.Cache.Disk, route.Cache.DiskSize, route.Cache.Shared = "", 0, ""
+				route.Cache.Disk, route.Cache.DiskSize, route.Cache.Shared = "", 0, store.Shared{}
 			}
 			if route.Images != nil {
 				route.Images.Store, route.Images.Shared = filepath.Join(r.dir, "images"), ""

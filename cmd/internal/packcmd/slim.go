@@ -14,7 +14,7 @@ import (
 // slimPlan is the config for a slim base; nil where that could not serve it.
 func slimPlan(cfg *config.Config) ([]byte, error) {
 	plan := slim.Plan{Listen: cfg.Listen, TLS: slim.TLS(cfg.TLS), Log: cfg.Log, Lane: cfg.Lane, Limits: cfg.Limits}
-	if cfg.TLS.Auto != nil || cfg.TLS.HTTP3 || cfg.TLS.Tickets.Shared != "" || len(cfg.Limits.TrustedProxies) > 0 || !reflect.ValueOf(cfg.ProxyProtocol).IsZero() || usesServerWideOptions(cfg) {
+	if cfg.TLS.Auto != nil || cfg.TLS.HTTP3 || cfg.TLS.Tickets.Shared.URL != "" || len(cfg.Limits.TrustedProxies) > 0 || !reflect.ValueOf(cfg.ProxyProtocol).IsZero() || usesServerWideOptions(cfg) {
 		return nil, nil
 	}
 	for _, s := range cfg.Sites {

@@ -15,6 +15,7 @@ import (
 
 	"millrace/internal/wire/field"
 	"millrace/internal/wire/netset"
+	"millrace/store"
 )
 
 // Rate limits how often a client may ask: more gets 429, with Retry-After and
@@ -37,11 +38,10 @@ type Rate struct {
 	Header string `yaml:"header"`
 	// Except are addresses and networks that are not counted.
 	Except []string `yaml:"except"`
-	// Shared is a Redis or Valkey where machines put together what they count:
-	// redis://[user:password@]host:port. No request waits for it: each machine tells the
+	// Shared is a Redis or Valkey where machines put together what they count. No request waits for it: each machine tells the
 	// others ten times a second what it has let pass. Between two times, and
 	// while Redis is down, each machine lets a client have the whole rate.
-	Shared string `yaml:"shared"`
+	Shared store.Shared `yaml:"shared"`
 }
 
 // What By may be.
@@ -84,6 +84,9 @@ func (o Rate) Check() map[string]error {
 		case o.By != "":
 			faults["header"] = errors.New("by and header exclude each other: keep one")
 		}
+	}
+	for key, err := range o.Shared.Check() {
+		faults["shared."+key] = err
 	}
 	if _, err := netset.Parse(o.Except); err != nil {
 		faults["except"] = err
