@@ -216,7 +216,7 @@ func (h *Handler) openTiers(o Options, d Deps) (err error) {
 	h.tiers, err = tier.New(tier.Options{
 		Budget: int64(cmp.Or(o.Memory, DefaultMemory)), Largest: o.largest(d.Disk != nil), Prefix: storePrefix(o), Languages: o.Languages,
 		Disk: d.Disk, Shared: d.Shared, Purges: h.purges.Index(), Order: h.purges, Ahead: d.Ahead,
-		Evicted: func() { h.meters.Evicted.Add(0, 1) }, ErrorLog: d.ErrorLog,
+		Unreachable: o.Preset == rules.PresetRFC, Evicted: func() { h.meters.Evicted.Add(0, 1) }, ErrorLog: d.ErrorLog,
 	})
 	return err
 }

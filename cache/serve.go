@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"millrace/cache/fetch"
@@ -32,8 +33,9 @@ func (x *exchange) serve(o *object.Object, how string) bool {
 	defer release()
 	x.outcome, x.reason, x.status = how, o.Facts.Source, o.Status
 	earlier := o.All(cacheStatus)
+	used := x.h.tiers.Used(x.key, o)
 	if how == "hit" {
-		x.offer(o, a, earlier)
+		x.offer(o, a, earlier, used)
 		x.h.wantPacked(x.key, o)
 	}
 	x.h.tiers.WriteLater(x.key, o)
@@ -159,7 +161,7 @@ func (x *exchange) encode(o *object.Object, a *send.Answer, lines *field.Lines) 
 
 // offer lets the fast lane answer the next such request, as long as the object
 // is fresh and nothing is purged.
-func (x *exchange) offer(o *object.Object, a *send.Answer, before []string) {
+func (x *exchange) offer(o *object.Object, a *send.Answer, before []string, used *atomic.Bool) {
 	// A file is the store's, open for this request alone.
 	if a.File != nil || !x.demand.Neutral() || x.head.Fields.Has("Range") || !x.set.Key.Plain(x.head) {
 		return
@@ -175,6 +177,7 @@ func (x *exchange) offer(o *object.Object, a *send.Answer, before []string) {
 		Version:    x.version,
 		Also:       x.purges,
 		Expires:    x.began.Add(facts.TTL(x.began)),
+		Used:       used,
 		WithQuery:  true,
 		Lines: func(b []byte, now int64) []byte {
 			age, ttl := shown(&facts, time.Unix(now, 0))

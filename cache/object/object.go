@@ -49,7 +49,23 @@ type Object struct {
 	Packed  atomic.Pointer[Encodings]
 	Listed  atomic.Bool // among the dictionaries, or on its way there
 
+	usage   atomic.Pointer[Usage]
 	checked atomic.Uint64 // purge.Time up to which it is known to be valid
+}
+
+// Usage says whether an object is used. It outlives the object, and is small.
+type Usage struct {
+	Used   atomic.Bool // since somebody looked
+	Listed atomic.Bool // among those that somebody looks at
+}
+
+// Usage is the object's.
+func (o *Object) Usage() *Usage {
+	if u := o.usage.Load(); u != nil {
+		return u
+	}
+	o.usage.CompareAndSwap(nil, new(Usage))
+	return o.usage.Load()
 }
 
 // Field is one header field with all of its lines.

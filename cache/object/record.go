@@ -29,6 +29,7 @@ type Record struct {
 	Epoch   string              `json:"epoch,omitempty"` // see package purger
 	Rule    string              `json:"rule,omitempty"`
 	Stamp   int64               `json:"stamp,omitempty"`
+	Size    int64               `json:"size,omitempty"`  // of the body, in bytes
 	Bytes   bool                `json:"bytes,omitempty"` // texts are bytes, each written as the character of its number
 }
 
@@ -51,6 +52,7 @@ func (o *Object) Encode(epoch string, ahead time.Duration) ([]byte, error) {
 	rec := Record{
 		Version: recordVersion, Status: o.Status, Header: o.Header(), Facts: o.Facts, Vary: o.Vary, By: o.By,
 		URL: o.Owner.URL, Host: o.Owner.Host, Tags: o.Owner.Tags, At: o.Owner.At, Epoch: epoch, Rule: o.Rule, Stamp: o.Stamp,
+		Size: o.Size,
 	}
 	rec.Facts.Received = rec.Facts.Received.Add(-ahead)
 	if !rec.texts(func(s string) (string, bool) { return s, utf8.ValidString(s) }) {
@@ -132,6 +134,10 @@ func (rec *Record) Object(size int64) *Object {
 	o.Kept.Store(true)
 	return o
 }
+
+// Whole reports whether a body of a size is the record's: a value that somebody has cut off is
+// not.
+func (rec *Record) Whole(size int64) bool { return rec.Size == 0 || rec.Size == size }
 
 // EncodeSets makes the record that says by which sets of fields the variants of a
 // key are filed.

@@ -62,9 +62,12 @@ type Options struct {
 	Order        Order
 	// Ahead is how far this machine's clock is ahead of the shared store's, by which the
 	// times there are; nil: not at all.
-	Ahead    func() time.Duration
-	Evicted  func() // called for each key that memory drops to make room
-	ErrorLog *slog.Logger
+	Ahead func() time.Duration
+	// Unreachable says that stale answers may be served without limit while the upstream
+	// cannot be reached.
+	Unreachable bool
+	Evicted     func() // called for each key that memory drops to make room
+	ErrorLog    *slog.Logger
 }
 
 // Tiers are memory and the slower places for answers.
@@ -72,6 +75,7 @@ type Tiers struct {
 	*Memory
 	o        Options
 	inMemory int64           // the largest body that memory takes
+	touches  *touches        // nil: the shared store does not ask what is used
 	asked    *disk.Admission // what came from the upstream lately; nil without a disk
 	queue    chan entry
 	done     chan struct{}
@@ -99,6 +103,9 @@ func New(o Options) (*Tiers, error) {
 	}
 	if o.Disk != nil {
 		t.asked = new(disk.Admission)
+	}
+	if to, ok := o.Shared.(store.Toucher); ok {
+		t.touches = &touches{to: to, wake: make(chan struct{}, 1)}
 	}
 	return t, nil
 }
@@ -169,11 +176,21 @@ func (t *Tiers) Newer(ctx context.Context, request field.Lines, key string, o *o
 	ctx, cancel := context.WithTimeout(ctx, sharedTime)
 	defer cancel()
 	found := t.findIn(ctx, t.o.Shared, request, key, Shared)
-	if found == nil || !found.Facts.Received.After(o.Facts.Received) {
+	if found == nil || !later(found, o) {
 		return nil
 	}
 	t.Put(key, found)
 	return found
+}
+
+// sameAnswer is by how much two readings of one answer may differ, as its times are put on
+// this machine's clock, which is compared with the store's again and again.
+const sameAnswer = 500 * time.Millisecond
+
+// later reports whether found came later than o.
+func later(found, o *object.Object) bool {
+	d := found.Facts.Received.Sub(o.Facts.Received)
+	return d > 0 && (found.Stamp != o.Stamp || d > sameAnswer)
 }
 
 // LookOnDisk is Find in the disk alone, and takes nothing into memory.
@@ -216,6 +233,9 @@ func (t *Tiers) read(ctx context.Context, from store.Store, key, tier string) (*
 	}
 	if rec.Varies != nil {
 		return nil, rec.Varies[:min(len(rec.Varies), maxVarySets)]
+	}
+	if !rec.Whole(found.Size) {
+		return nil, nil
 	}
 	o := rec.Object(found.Size)
 	if tier == Shared {

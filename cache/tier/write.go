@@ -51,6 +51,9 @@ func (t *Tiers) Write(ctx context.Context, start func(func())) {
 	for range writers {
 		start(func() { t.writeUntilStop(ctx) })
 	}
+	if t.touches != nil {
+		start(func() { t.touches.run(ctx, t.done) })
+	}
 }
 
 // Stop ends the writing; what waits is written first.
@@ -78,8 +81,9 @@ func (t *Tiers) writeUntilStop(ctx context.Context) {
 // is in memory, and the upstream has it.
 func (t *Tiers) write(ctx context.Context, e entry) {
 	epoch := t.o.Order.Epoch(e.object.Owner.At)
+	lasts := t.lasts(e.object, time.Now())
 	for _, to := range []store.Store{t.o.Disk, t.o.Shared} {
-		if to == nil {
+		if to == nil || to == t.o.Shared && lasts <= 0 {
 			continue
 		}
 		ahead := time.Duration(0)
@@ -94,6 +98,7 @@ func (t *Tiers) write(ctx context.Context, e entry) {
 		if err != nil {
 			continue
 		}
+		expire(w, lasts)
 		if _, err = w.Write(e.object.Body); err == nil {
 			err = w.Commit(head)
 		}
@@ -101,13 +106,46 @@ func (t *Tiers) write(ctx context.Context, e entry) {
 			_ = w.Abort()
 			continue
 		}
-		index(ctx, to, t.o.Prefix+e.key, e.object)
+		index(ctx, to, t.o.Prefix+e.key, e.object, lasts)
+	}
+}
+
+const (
+	// validated is how much longer an answer is of use that the upstream can confirm: its
+	// body need not be sent again.
+	validated = time.Hour
+	// unreachable is how much longer one is that may be served until the upstream can be
+	// reached again.
+	unreachable = 24 * time.Hour
+	// indexLasts is how long the shared store keeps an index at least, which is written again
+	// only for answers that last longer.
+	indexLasts = 24 * time.Hour
+)
+
+// lasts is for how long from now on the shared store keeps an answer: as long as it may be
+// used, fresh or stale.
+func (t *Tiers) lasts(o *object.Object, now time.Time) time.Duration {
+	f := &o.Facts
+	more := max(f.StaleWhileRevalidate, f.StaleIfError)
+	if t.o.Unreachable && !f.NoStale {
+		more = max(more, unreachable)
+	}
+	if o.Get("Etag") != "" || o.Get("Last-Modified") != "" {
+		more = max(more, validated)
+	}
+	return f.TTL(now) + more
+}
+
+// expire has the store forget what w writes after a while, if it does such.
+func expire(w store.Writer, after time.Duration) {
+	if e, ok := w.(store.Expiring); ok {
+		e.Expire(after)
 	}
 }
 
 // index writes down by which fields the answers under a key vary, where the
 // one without variants would be.
-func index(ctx context.Context, to store.Store, key string, o *object.Object) {
+func index(ctx context.Context, to store.Store, key string, o *object.Object, lasts time.Duration) {
 	if len(o.Vary) == 0 {
 		return
 	}
@@ -119,7 +157,7 @@ func index(ctx context.Context, to store.Store, key string, o *object.Object) {
 					sets = append(sets, s)
 				}
 			}
-			if slices.EqualFunc(sets, rec.Varies, slices.Equal) {
+			if slices.EqualFunc(sets, rec.Varies, slices.Equal) && lasts <= indexLasts {
 				_ = found.Close()
 				return
 			}
@@ -131,6 +169,7 @@ func index(ctx context.Context, to store.Store, key string, o *object.Object) {
 		return
 	}
 	if w, err := to.Create(ctx, key, 0); err == nil {
+		expire(w, max(lasts, indexLasts))
 		if w.Commit(head) != nil {
 			_ = w.Abort()
 		}
@@ -202,7 +241,7 @@ func (t *Tiers) Commit(key string, o *object.Object, body *fill.Body) bool {
 	o.Kept.Store(true)
 	t.Put(key, o)
 	body.Retire(func() { _ = there.Close() }) // nobody reads it any more; who comes now finds it in memory
-	index(context.Background(), t.o.Disk, t.o.Prefix+key, o)
+	index(context.Background(), t.o.Disk, t.o.Prefix+key, o, 0)
 	return true
 }
 

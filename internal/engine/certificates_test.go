@@ -239,6 +239,12 @@ func (l *loud) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
+func (l *loud) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
 func (l *loud) waitFor(t *testing.T, text string) {
 	t.Helper()
 	for range 1200 {
