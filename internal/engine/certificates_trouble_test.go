@@ -401,3 +401,51 @@ func TestExternalAccount(t *testing.T) {
 		})
 	}
 }
+
+// TestEmptiedRedis: a Redis that has lost the certificates gets them back from those who have
+// them, so that a machine which starts then has the same one, and none is ordered.
+func TestEmptiedRedis(t *testing.T) {
+	for name, empty := range map[string]func(s *snapshots){
+		"flushed": func(s *snapshots) {
+			if answer, err := s.ask("FLUSHALL"); err != nil || answer != "+OK" {
+				t.Fatalf("FLUSHALL: %s, %v", answer, err)
+			}
+		},
+		"restarted": func(s *snapshots) { s.Kill(); s.run() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAuthority(t, 3600)
+			shared := startSnapshots(t)
+			dir := folder(t, map[string]string{"index.html": "page"})
+			yaml := a.config(t, "", fmt.Sprintf("{hosts: [a.example], routes: {/: {static: {root: %s}}}}", dir))
+			before, rest, _ := strings.Cut(yaml, "storage: ")
+			_, rest, _ = strings.Cut(rest, "}")
+			yaml = before + "storage: 'redis://127.0.0.1:" + shared.port + "', storage_secret: " + strings.Repeat("secret", 6) + "}" + rest
+			machine := func(first bool) *authority {
+				t.Setenv("XDG_DATA_HOME", t.TempDir())
+				m := a
+				text := yaml
+				if !first {
+					address := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+					text = strings.Replace(strings.Replace(text, "listen: 127.0.0.1"+a.tls, "listen: "+address, 1), "listen: 127.0.0.1"+a.http, "listen: 127.0.0.1:0", 1)
+					m = &authority{tls: strings.TrimPrefix(address, "127.0.0.1"), issued: a.issued}
+				}
+				startLoud(t, text)
+				return m
+			}
+			one := machine(true)
+			want := one.eventuallyVisited(t, "a.example", anyCertificate).SerialNumber
+			two := machine(false)
+			two.eventuallyVisited(t, "a.example", anyCertificate)
+			empty(shared)
+			for i, m := range []*authority{machine(false), one, two} {
+				if got := m.eventuallyVisited(t, "a.example", anyCertificate).SerialNumber; got.Cmp(want) != 0 {
+					t.Errorf("machine %d has the certificate %v, not %v", i, got, want)
+				}
+			}
+			if n := a.orders.Load(); n != 1 {
+				t.Errorf("%d orders for one name", n)
+			}
+		})
+	}
+}

@@ -115,6 +115,9 @@ func Open(o server.AutoOptions, kept store.Store, errorLog *slog.Logger) (*Manag
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.cache = certmagic.NewCache(m.cacheOptions(0))
 	m.state.Store(&state{config: certmagic.New(m.cache, certmagic.Config{Storage: m.storage, Logger: m.zap})})
+	if m.shared != nil {
+		m.running.Go(m.watchStore)
+	}
 	return m, nil
 }
 

@@ -155,11 +155,16 @@ func (s *shared) Load(ctx context.Context, key string) ([]byte, error) {
 
 // Delete implements [certmagic.Storage].
 func (s *shared) Delete(ctx context.Context, key string) error {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
-	defer cancel()
 	if copied(key) {
 		_ = s.folder.Delete(ctx, key) // there may be none
 	}
+	return s.remove(ctx, key)
+}
+
+// remove is Delete in the store alone.
+func (s *shared) remove(ctx context.Context, key string) error {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
 	if err := s.store.Delete(ctx, sharedPrefix+key); err != nil {
 		return fmt.Errorf("delete %s: %w", key, err)
 	}
@@ -184,37 +189,65 @@ func (s *shared) Stat(ctx context.Context, key string) (certmagic.KeyInfo, error
 
 // Lock implements [certmagic.Locker], on a store without locks. A machine that finds no
 // live claim writes its own, and waits for settle: by then every other machine that found
-// none has written, too. Whose claim is there then has the lock.
+// none has written, too. Whose claim is there then has the lock. The lock for putting back
+// what was lost excludes all others: who has only claimed one of these gives way.
 func (s *shared) Lock(ctx context.Context, name string) error {
-	key := "locks/" + name
+	own := watched{s: s, key: "locks/" + name}
+	restoring := watched{s: s, key: "locks/" + restoreLock}
 	me := rand.Text()
-	var seen string
-	var since time.Time
 	for {
-		standing, err := s.get(ctx, key)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		free, err := own.free(ctx)
+		if err == nil && free && name != restoreLock {
+			free, err = restoring.free(ctx)
+		}
+		if err != nil {
 			return err
 		}
-		if text := string(standing); text != seen || since.IsZero() {
-			seen, since = text, time.Now()
-		}
-		if len(standing) > 0 && time.Since(since) < lockLife {
+		if !free {
 			if err := pause(ctx, lockPoll); err != nil {
 				return err
 			}
 			continue
 		}
-		if err := s.put(ctx, key, claimOf(me, 0)); err != nil {
+		if err := s.put(ctx, own.key, claimOf(me, 0)); err != nil {
 			return err
 		}
 		if err := pause(ctx, settle); err != nil {
 			return err
 		}
-		if now, err := s.get(ctx, key); err == nil && string(now) == string(claimOf(me, 0)) {
-			s.hold(name, key, me)
-			return nil
+		now, err := s.get(ctx, own.key)
+		if err != nil || string(now) != string(claimOf(me, 0)) {
+			continue
 		}
+		if name != restoreLock {
+			if free, err := restoring.free(ctx); err != nil || !free {
+				_ = s.remove(ctx, own.key) // it ends by itself
+				continue
+			}
+		}
+		s.hold(name, own.key, me)
+		return nil
 	}
+}
+
+// watched is a lock that is watched: one whose claim does not change any more is free.
+type watched struct {
+	s     *shared
+	key   string
+	claim string // as it was when it was last seen to change
+	since time.Time
+}
+
+// free reports whether there is no live claim.
+func (w *watched) free(ctx context.Context) (bool, error) {
+	standing, err := w.s.get(ctx, w.key)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	if text := string(standing); text != w.claim || w.since.IsZero() {
+		w.claim, w.since = text, time.Now()
+	}
+	return len(standing) == 0 || time.Since(w.since) >= lockLife, nil
 }
 
 func claimOf(me string, n uint64) []byte { return binary.BigEndian.AppendUint64([]byte(me), n) }
@@ -255,12 +288,7 @@ func (s *shared) Unlock(ctx context.Context, name string) error {
 	}
 	c.stop()
 	<-c.done
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
-	defer cancel()
-	if err := s.store.Delete(ctx, sharedPrefix+"locks/"+name); err != nil {
-		return fmt.Errorf("unlock %s: %w", name, err) // it ends by itself
-	}
-	return nil
+	return s.remove(context.WithoutCancel(ctx), "locks/"+name)
 }
 
 // release releases all locks.
