@@ -183,10 +183,10 @@ var thirdPartyTests = map[string][]string{
 	"internal/access/signin":   {"github.com/golang-jwt/jwt/v5"},                                                                                                                                                           // who signs tokens
 	"internal/plugin":          {"github.com/http-wasm/http-wasm-host-go"},                                                                                                                                                 // another host, and the suite of the ABI's makers
 	"websocket/auth":           {"github.com/golang-jwt/jwt/v5"},
-	"cmd/millrace":             {"github.com/rogpeppe/go-internal", "github.com/quic-go/quic-go", "golang.org/x/net"}, // streams without a window
-	"lab/experiment/proxy":     {"github.com/gobwas/ws"},                                                              // an echo
-	"lab/live":                 {"github.com/charmbracelet/x/ansi"},                                                   // what knows how wide a text is
-	"lab/load":                 {"github.com/HdrHistogram/hdrhistogram-go"},                                           // what our histogram is measured against
+	"cmd/millrace":             {"github.com/rogpeppe/go-internal", "github.com/quic-go/quic-go", "golang.org/x/net", "github.com/anishathalye/porcupine"}, // streams without a window; histories of several machines
+	"lab/experiment/proxy":     {"github.com/gobwas/ws"},                                                                                                   // an echo
+	"lab/live":                 {"github.com/charmbracelet/x/ansi"},                                                                                        // what knows how wide a text is
+	"lab/load":                 {"github.com/HdrHistogram/hdrhistogram-go"},                                                                                // what our histogram is measured against
 	"lab/stats":                {"golang.org/x/perf"},
 	"cache/purge":              {"github.com/anishathalye/porcupine"}, // linearizability of purges
 	"cache":                    {"github.com/dunglas/httpsfv"},        // what our Cache-Status is read with
