@@ -229,11 +229,13 @@ func (b *Bus) History(name string, since *bus.Position, limit int, done func(bus
 		copied := *since
 		since = &copied
 	}
+	token := encode(name)
 	err := b.ask(func(ctx context.Context) {
 		if b.link.wait(ctx, syncWait) != up {
 			done(bus.History{}, b.unless(bus.ErrDown))
 			return
 		}
+		b.worker(token).asks(token)
 		h, err := b.history(ctx, name, since, limit)
 		if err != nil {
 			b.link.note(func() { b.link.suspect = true })

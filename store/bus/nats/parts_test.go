@@ -314,6 +314,62 @@ func TestRecall(t *testing.T) {
 	}
 }
 
+// TestAskedMeanwhile: a publication was delivered here without a place, and before it gets
+// one somebody subscribes, who finds it neither in the history nor among the deliveries. A
+// reset says so; whoever begins to listen when nobody does gets the publication itself.
+func TestAskedMeanwhile(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	one := openHost(t, s.url(), usual(), "a")
+	top := one.history("a", nil).Top
+	w := one.worker("a")
+	place := func(id string, meanwhile func()) uint64 {
+		t.Helper()
+		p := w.enter("a", bus.Message{Channel: "a", ID: id, Data: []byte("x"), Time: time.UnixMilli(1)})
+		if _, queue, ok := w.deliverHere(p); !queue || !ok {
+			t.Fatalf("%v, %v", queue, ok)
+		}
+		meanwhile()
+		seq, err := one.send(t.Context(), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		one.arrived(p, seq)
+		w.leave(p)
+		return seq
+	}
+	seq := place("nobody asks", func() {})
+	one.until("it has its place", func() bool { return one.placed["nobody asks"] == seq })
+	if got := one.resetOf(); len(got) > 0 {
+		t.Errorf("reset %q, and nobody has asked", got)
+	}
+	seq = place("one asks", func() {
+		if h := one.history("a", &top); len(h.Messages) != 1 {
+			t.Errorf("the history has %+v", h.Messages)
+		}
+	})
+	one.until("a reset", func() bool { return one.placed["one asks"] == seq && len(one.resets) == 1 && one.resets[0] == "a" })
+	if h := one.history("a", &top); len(h.Messages) != 2 || h.Messages[1].Offset != seq {
+		t.Errorf("the history behind the reset has %+v", h.Messages)
+	}
+	place("others listen", func() {
+		one.Ignore("a")
+		if err := one.Listen("a"); err != nil {
+			t.Fatal(err)
+		}
+		if err := one.nc.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		one.mu.Lock()
+		one.got["a"] = nil
+		one.mu.Unlock()
+	})
+	one.until("it comes with its place", func() bool {
+		got := one.got["a"]
+		return len(got) == 1 && got[0].ID == "others listen" && got[0].Offset > seq
+	})
+}
+
 // TestForeign publishes as an operator does: nats pub test.in.a hello.
 func TestForeign(t *testing.T) {
 	t.Parallel()

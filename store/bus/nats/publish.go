@@ -24,7 +24,7 @@ type pending struct {
 	message bus.Message // with no offset
 	users   int         // calls of Publish
 	queued  bool        // in the outbox
-	local   bool        // delivered here without an offset
+	local   *channel    // to whose listeners it was delivered here without an offset
 	placed  bool        // and the listener knows its offset
 	echoed  uint64      // the offset with which it came from the server
 	// Where and when it was sent for the first time.
@@ -166,22 +166,7 @@ func (w *worker) sent(p *pending) {
 // keep delivers a publication here that the server did not confirm, and puts it into
 // the outbox; unless it has come back from the server meanwhile.
 func (w *worker) keep(p *pending) (bus.Message, error) {
-	m := p.message
-	queue := false
-	ok := w.await(func() {
-		w.mu.Lock()
-		m.Offset = p.echoed
-		c := w.channels[p.token]
-		queue = p.echoed == 0 && !p.queued
-		if queue {
-			p.queued = true
-			p.local = c != nil
-		}
-		w.mu.Unlock()
-		if queue && c != nil {
-			w.b.listener.Deliver(m)
-		}
-	})
+	m, queue, ok := w.deliverHere(p)
 	if !ok {
 		return bus.Message{}, bus.ErrClosed
 	}
@@ -190,6 +175,28 @@ func (w *worker) keep(p *pending) (bus.Message, error) {
 		w.b.link.note(func() {})
 	}
 	return m, nil
+}
+
+// deliverHere is keep without the outbox: queue says that it belongs there. It is not ok
+// when the bus closes.
+func (w *worker) deliverHere(p *pending) (m bus.Message, queue, ok bool) {
+	m = p.message
+	ok = w.await(func() {
+		w.mu.Lock()
+		m.Offset = p.echoed
+		c := w.channels[p.token]
+		if queue = p.echoed == 0 && !p.queued; queue {
+			p.queued = true
+			if p.local = c; c != nil {
+				c.local++
+			}
+		}
+		w.mu.Unlock()
+		if queue && c != nil {
+			w.b.listener.Deliver(m)
+		}
+	})
+	return m, queue, ok
 }
 
 // lose drops publications for which the outbox has no room.
@@ -202,8 +209,12 @@ func (b *Bus) lose(all []*pending) {
 		w := b.worker(p.token)
 		w.mu.Lock()
 		p.queued = false
+		asked := p.local != nil && !p.placed && p.local.settle()
 		w.forget(p)
 		w.mu.Unlock()
+		if asked {
+			w.do(func() { b.listener.Reset(p.message.Channel) })
+		}
 	}
 }
 
@@ -288,9 +299,10 @@ func (b *Bus) arrived(p *pending, seq uint64) {
 	w.do(func() {
 		w.mu.Lock()
 		p.queued = false
-		placed := p.local && !p.placed
+		placed := p.local != nil && !p.placed
 		p.placed = true
-		if c := w.channels[p.token]; p.local && c != nil && c.seen < seq {
+		asked := placed && p.local.settle()
+		if c := w.channels[p.token]; c != nil && p.local == c && c.seen < seq {
 			if c.owed == nil {
 				c.owed = map[string]*pending{}
 			}
@@ -300,6 +312,9 @@ func (b *Bus) arrived(p *pending, seq uint64) {
 		w.mu.Unlock()
 		if placed {
 			w.b.listener.Placed(p.message.Channel, p.message.ID, seq)
+		}
+		if asked {
+			w.b.listener.Reset(p.message.Channel)
 		}
 	})
 }

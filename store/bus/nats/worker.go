@@ -72,6 +72,11 @@ type channel struct {
 	// owed are publications that were delivered here without a place, are in
 	// the stream, and have not come back yet. By key.
 	owed map[string]*pending
+	// local counts the publications that were delivered here and have no place yet.
+	// asked: since then somebody has begun to read the history, who will find them
+	// neither there nor among the deliveries.
+	local int
+	asked bool
 }
 
 func newWorker(b *Bus) *worker {
@@ -278,11 +283,12 @@ func (w *worker) deliver(c *channel, s stored) {
 		p = c.owed[key]
 		delete(c.owed, key)
 	}
-	mine, placed := false, false
+	mine, placed, asked := false, false, false
 	if p != nil {
-		mine, placed = p.local, p.placed
+		mine, placed = p.local == c, p.placed
 		p.echoed = s.seq
 		p.placed = p.placed || mine
+		asked = mine && !placed && c.settle()
 	}
 	w.mu.Unlock()
 	switch {
@@ -290,6 +296,29 @@ func (w *worker) deliver(c *channel, s stored) {
 		w.b.listener.Deliver(s.message(c.name))
 	case !placed:
 		w.b.listener.Placed(c.name, p.message.ID, s.seq)
+	}
+	if asked {
+		w.b.listener.Reset(c.name)
+	}
+}
+
+// settle notes that a publication which was delivered here has its place, or is lost. It
+// reports whether somebody may have missed it: after the last one, so that they ask once.
+// It is called under mu.
+func (c *channel) settle() (asked bool) {
+	if c.local--; c.local > 0 {
+		return false
+	}
+	asked, c.asked = c.asked, false
+	return asked
+}
+
+// asks notes that a history of a channel is about to be read.
+func (w *worker) asks(token string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c := w.channels[token]; c != nil && c.local > 0 {
+		c.asked = true
 	}
 }
 
@@ -427,6 +456,9 @@ func (w *worker) reset() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, p := range w.pending {
+		if p.placed && p.local != nil {
+			p.local.local++
+		}
 		p.echoed, p.placed = 0, false
 	}
 }
