@@ -348,32 +348,34 @@ func holds(v, op, value string) bool {
 // mostEntries bounds the rules that one map becomes.
 const mostEntries = 500
 
-// mapWays are the entries of a map for which a condition holds.
+// mapWays are the ways in which a condition on the value of a map holds: for some of its
+// entries, or for what none of them is for.
 func (t *site) mapWays(m *draft.Directive, op, value string) (ways []way, err error) {
-	if len(m.Block) > mostEntries {
+	entries, rest := entriesOf(m)
+	yes := slices.DeleteFunc(slices.Clone(entries), func(e *draft.Directive) bool { return !holds(e.Arg(0), op, value) })
+	special := slices.ContainsFunc(m.Block, func(e *draft.Directive) bool { return isOption(e.Name) })
+	switch others := holds(rest, op, value); {
+	case len(m.Block) > mostEntries:
 		return nil, fmt.Errorf("the map has more than %d entries", mostEntries)
-	}
-	source := strings.Trim(m.Arg(0), "${}")
-	if other, ok := t.mapOthers(m, op, value); ok {
-		if ways, err = t.simple(source, "!~", other); err != nil {
-			return nil, err
-		}
-		t.im.Used(m)
-		return ways, nil
-	}
-	for _, e := range m.Block {
-		key := e.Name
-		switch {
-		case key == "default":
-			if holds(e.Arg(0), op, value) {
-				return nil, errors.New("the condition holds for all that the map does not name: write rules for what it does before it")
+	case others && (len(yes) > 0 || len(entries) == 0 || special || strings.Contains(rest, "$")):
+		return nil, errors.New("the condition holds for all that the map does not name: write rules for what it does before it")
+	case others:
+		var named []string
+		for _, e := range entries {
+			switch kind, text := keyOf(e); kind {
+			case "=": // without regard to case
+				named = append(named, "(?i:^"+regexp.QuoteMeta(text)+"$)")
+			case "~*":
+				named = append(named, "(?i:"+text+")")
+			default:
+				named = append(named, "(?:"+text+")")
 			}
-			continue
-		case key == "hostnames" || key == "volatile" || key == "include":
-			continue
-		case !holds(e.Arg(0), op, value):
-			continue
 		}
+		ways, err = t.simple(strings.Trim(m.Arg(0), "${}"), "!~", strings.Join(named, "|"))
+	case len(yes) == 0:
+		return nil, errors.New("the map has no entry for which it holds")
+	}
+	for _, e := range yes {
 		more, err := t.entryWays(m, e)
 		if err != nil {
 			return nil, err
@@ -381,49 +383,28 @@ func (t *site) mapWays(m *draft.Directive, op, value string) (ways []way, err er
 		ways = append(ways, more...)
 	}
 	t.im.Used(m)
-	if len(ways) == 0 {
-		return nil, errors.New("the map has no entry for which it holds")
+	return ways, err
+}
+
+// keyOf is how an entry of a map compares, and with what.
+func keyOf(e *draft.Directive) (op, text string) {
+	if expr, is := strings.CutPrefix(e.Name, "~*"); is {
+		return "~*", expr
 	}
-	return ways, nil
+	if expr, is := strings.CutPrefix(e.Name, "~"); is {
+		return "~", expr
+	}
+	return "=", strings.TrimPrefix(e.Name, `\`)
 }
 
 // entryWays are the ways in which a map takes one of its entries.
 func (t *site) entryWays(m, e *draft.Directive) ([]way, error) {
-	op, text := "=", strings.TrimPrefix(e.Name, `\`)
-	if expr, is := strings.CutPrefix(e.Name, "~"); is {
-		op, text = "~", expr
-		if expr, is = strings.CutPrefix(expr, "*"); is {
-			op, text = "~*", expr
-		}
-	}
+	op, text := keyOf(e)
 	ways, err := t.simple(strings.Trim(m.Arg(0), "${}"), op, text)
 	for i := range ways {
 		ways[i].values = map[string]string{m.Arg(1): e.Arg(0)}
 	}
 	return ways, err
-}
-
-// mapOthers is an expression for all entries of a map, where a condition holds for none of
-// them but for every other value.
-func (t *site) mapOthers(m *draft.Directive, op, value string) (string, bool) {
-	var named []string
-	others := false
-	for _, e := range m.Block {
-		key := e.Name
-		switch {
-		case key == "default":
-			others = holds(e.Arg(0), op, value) && !strings.Contains(e.Arg(0), "$")
-		case key == "hostnames" || key == "volatile" || key == "include" || holds(e.Arg(0), op, value):
-			return "", false
-		case strings.HasPrefix(key, "~*"):
-			named = append(named, "(?i:"+key[2:]+")")
-		case strings.HasPrefix(key, "~"):
-			named = append(named, "(?:"+key[1:]+")")
-		default: // strings are compared without their case
-			named = append(named, "(?i:^"+regexp.QuoteMeta(strings.TrimPrefix(key, `\`))+"$)")
-		}
-	}
-	return strings.Join(named, "|"), others && len(named) > 0
 }
 
 // geo is the block that sets a variable by the client's address.

@@ -132,15 +132,19 @@ func with(text, name, value string) string {
 	})
 }
 
+// isOption reports whether a line of a map says something of all of it.
+func isOption(name string) bool {
+	return name == "hostnames" || name == "volatile" || name == "include"
+}
+
 // entriesOf are the entries of a map in the order in which nginx looks at them, and the
 // value for all others.
 func entriesOf(m *draft.Directive) (entries []*draft.Directive, rest string) {
 	for _, e := range m.Block {
-		switch e.Name {
-		case "default":
+		switch {
+		case e.Name == "default":
 			rest = e.Arg(0)
-		case "hostnames", "volatile", "include":
-		default:
+		case !isOption(e.Name):
 			entries = append(entries, e)
 		}
 	}
