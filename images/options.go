@@ -34,6 +34,9 @@ type Options struct {
 	// KeepCopyright keeps the copyright and the artist of EXIF. All other
 	// metadata but the colour profile is left out of variants.
 	KeepCopyright bool `yaml:"keep_copyright"`
+	// SRGB converts the colours of variants to sRGB, so that they have no profile. Default: a
+	// profile of RGB is kept.
+	SRGB bool `yaml:"srgb"`
 	// StripOriginals is what is taken out of originals before they are sent as they are: gps,
 	// the place that they were made at. Those that it cannot be taken out of, such as ones
 	// larger than MaxSize, are refused then. Default: they are sent as they are. Variants never have it.

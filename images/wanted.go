@@ -147,6 +147,7 @@ func (h *Handler) wanted(f format, p params.Params, must bool) wanted {
 		Width: p.Width, Height: p.Height, Fit: p.Fit, Edit: p.Edit, MaxBytes: p.MaxBytes,
 		Must:          must,
 		KeepCopyright: h.options.KeepCopyright,
+		SRGB:          h.options.SRGB,
 		NearLossless:  h.options.NearLossless,
 		Limits:        h.options.limits(),
 		Memory:        h.budget,
@@ -154,6 +155,9 @@ func (h *Handler) wanted(f format, p params.Params, must bool) wanted {
 	id := fmt.Sprintf("%s %s q%d n%d", f.Format, f.level, quality, s.NearLossless)
 	if s.KeepCopyright {
 		id += " c"
+	}
+	if s.SRGB {
+		id += " srgb"
 	}
 	if s.Must {
 		id += " as asked"

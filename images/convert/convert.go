@@ -81,6 +81,8 @@ type Spec struct {
 	Must bool
 	// KeepCopyright keeps copyright and artist of EXIF; all else is stripped.
 	KeepCopyright bool
+	// SRGB converts colours to sRGB where it can, instead of keeping their profile.
+	SRGB bool
 	// NearLossless allows invisible changes in graphics, 1 to 99 (less to
 	// more of the original); 0 and 100 are off.
 	NearLossless int

@@ -169,6 +169,9 @@ func (j *job) colours(p *picture.Picture) (*picture.Picture, []byte, error) {
 		return p.NRGBA(), nil, nil
 	case profile == nil || profile.IsSRGB():
 		return p, nil, nil
+	case profile.Space == icc.RGB && j.spec.SRGB:
+		q, left := toSRGB(p, j.info.ICC)
+		return q, left, nil
 	case profile.Space == icc.RGB:
 		return p, j.info.ICC, nil
 	case profile.Space != icc.Gray && profile.Space != icc.CMYK: // Lab and others

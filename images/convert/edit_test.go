@@ -201,3 +201,27 @@ func TestFacts(t *testing.T) {
 		}
 	}
 }
+
+// With SRGB colours are what they were in the profile, and there is none. Animations keep theirs.
+func TestSRGB(t *testing.T) {
+	m := quadrants(64, 48)
+	source := withProfile(asJPEG(t, m), displayP3())
+	for _, srgb := range []bool{false, true} {
+		res := convertTo(t, plainly(), source, Spec{Format: codec.PNG, Must: true, SRGB: srgb})
+		info, err := header.Read(res.Data)
+		if err != nil || (info.ICC == nil) != srgb {
+			t.Errorf("srgb %t: a profile of %d bytes, %v", srgb, len(info.ICC), err)
+		}
+		got, err := png.Decode(bytes.NewReader(res.Data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := m.NRGBAAt(10, 10)
+		if srgb {
+			want = p3AsSRGB(want)
+		}
+		if c, _ := color.NRGBAModel.Convert(got.At(10, 10)).(color.NRGBA); far(c, want) > 6 {
+			t.Errorf("srgb %t: %v, want %v", srgb, c, want)
+		}
+	}
+}

@@ -112,7 +112,7 @@ func stillMemory(i header.Info, s Spec) (peak, held int64, result int) {
 	if to != pixels || i.Orientation > 1 {
 		held += perPixel * to // the scaled or turned copy
 	}
-	if i.ProfileSize > convertedProfile { // then the result may be converted to sRGB
+	if i.ProfileSize > convertedProfile || i.ProfileSize > 0 && s.SRGB { // then the result may be converted to sRGB
 		held += 4 * to
 	}
 	return peak, held, int(to)

@@ -57,35 +57,51 @@ func (t *codes) build() (lengths [maxCode]byte, symbols []byte) {
 	return lengths, symbols
 }
 
+// coin is a symbol, or two coins.
+type coin struct {
+	weight int
+	symbol int
+	pair   *[2]*coin // nil: a symbol
+}
+
+// spend adds one to the length of each symbol in a coin.
+func (c *coin) spend(length []int) {
+	if c.pair == nil {
+		length[c.symbol]++
+		return
+	}
+	c.pair[0].spend(length)
+	c.pair[1].spend(length)
+}
+
 // codeLengths says how many codes of each length, up to maxCode, are best for
 // symbols of these weights, which fall. The method is Larmore and Hirschberg's: each
 // symbol is a coin of every length; sixteen times the coins are paired with those
 // of the next length, and of what is left the cheapest are bought. What a symbol
 // is bought in is its length.
 func codeLengths(weights []int) (counts [maxCode + 1]int) {
-	type coin struct {
-		weight int
-		leaves []int // the symbols in it
-	}
-	var singles, paired []coin
+	singles := make([]*coin, 0, len(weights))
 	for i, w := range slices.Backward(weights) {
-		singles = append(singles, coin{w, []int{i}})
+		singles = append(singles, &coin{weight: w, symbol: i})
 	}
+	all := singles
 	for range maxCode - 1 {
-		all := slices.Concat(singles, paired)
-		slices.SortStableFunc(all, func(a, b coin) int { return cmp.Compare(a.weight, b.weight) })
-		paired = paired[:0:0]
-		for i := 0; i+1 < len(all); i += 2 {
-			paired = append(paired, coin{all[i].weight + all[i+1].weight, slices.Concat(all[i].leaves, all[i+1].leaves)})
+		pairs := make([]coin, len(all)/2)
+		next := make([]*coin, 0, len(singles)+len(pairs))
+		left := singles
+		for i := range pairs {
+			a, b := all[2*i], all[2*i+1]
+			pairs[i] = coin{weight: a.weight + b.weight, pair: &[2]*coin{a, b}}
+			for len(left) > 0 && left[0].weight <= pairs[i].weight { // cheapest first
+				next, left = append(next, left[0]), left[1:]
+			}
+			next = append(next, &pairs[i])
 		}
+		all = append(next, left...)
 	}
-	all := slices.Concat(singles, paired)
-	slices.SortStableFunc(all, func(a, b coin) int { return cmp.Compare(a.weight, b.weight) })
 	length := make([]int, len(weights))
 	for _, c := range all[:min(2*len(weights)-2, len(all))] {
-		for _, i := range c.leaves {
-			length[i]++
-		}
+		c.spend(length)
 	}
 	for _, n := range length {
 		counts[n]++
