@@ -41,7 +41,7 @@ func (b *builder) plugin(o plugin.Options) (*plugin.Plugin, error) {
 	}
 	key := keyOf("plugin", []any{o, sha256.Sum256(module), b.config.TrustedProxies(), b.config.Limits.ClientHeader})
 	return reuseOrOpen(b, key, func() (*plugin.Plugin, io.Closer, error) {
-		p, err := plugin.New(o, module, b.clients.Of, b.server.errors)
+		p, err := plugin.New(o, module, plugin.Deps{Client: b.clients.Of, Meters: b.server.meters.Plugin(o.Name()), Log: b.server.errors})
 		return p, p, err
 	})
 }

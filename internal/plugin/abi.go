@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tetratelabs/wazero/api"
 	"golang.org/x/net/http/httpguts"
@@ -394,14 +395,19 @@ func readBody(i *instance, s []uint64) {
 }
 
 // readRequest reads the body until room is full, or it ends. The time in which it waits for
-// the client is not the guest's.
+// the client is not the guest's, but has a bound of its own: others wait for the instance.
 func (i *instance) readRequest(room []byte) (n int, end bool) {
 	if i.watch.pause() {
 		defer i.watch.resume()
 	}
 	for n < len(room) {
+		began := time.Now()
 		m, err := i.r.Body.Read(room[n:])
 		n += m
+		if i.waited += time.Since(began); i.waited > i.options.UploadTimeout {
+			i.meters.Uploads.Add(0, 1)
+			panic(&fault{http.StatusRequestTimeout, "the request's body has not come within " + i.options.UploadTimeout.String() + " (upload_timeout)"})
+		}
 		if errors.Is(err, io.EOF) {
 			end = true
 			break

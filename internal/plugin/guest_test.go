@@ -32,6 +32,7 @@ type guest struct {
 	pages    int    // of memory at the start; 0: 1
 	locals   byte   // i32 variables of each function, behind its arguments
 	data     string // at address 0
+	tables   []byte // the content of the section of tables; nil: there is none
 }
 
 // Functions that guests import here, by their index.
@@ -104,11 +105,19 @@ func (g guest) module() []byte {
 		section(1, vec(types(0, 0x7e), types(2), types(1, 0x7f), types(5), types(3, 0x7e), types(3), types(1), types(0))),
 		section(2, vec(imported("enable_features", 2), imported("set_header_value", 3), imported("read_body", 4), imported("write_body", 5), imported("set_status_code", 6), imported("set_uri", 1), imported("set_method", 1), imported("log", 5))),
 		section(3, vec(functions...)),
+		g.tableSection(),
 		section(5, vec(append([]byte{0}, leb(max(g.pages, 1))...))),
 		section(7, vec(exports...)),
 		section(10, vec(bodies...)),
 		section(11, vec(seq([]byte{0, 0x41, 0, end}, name(g.data)))),
 	)
+}
+
+func (g guest) tableSection() []byte {
+	if g.tables == nil {
+		return nil
+	}
+	return seq([]byte{tableSection}, leb(len(g.tables)), g.tables)
 }
 
 // leb is an unsigned number as WebAssembly writes it.

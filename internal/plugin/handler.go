@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"time"
 
 	"millrace/internal/wire/pages"
 	"millrace/internal/wire/send"
@@ -30,6 +31,7 @@ type exchange struct {
 	// The request's body.
 	kept         []byte // what was read and will be read again, or what was written instead
 	read         int
+	waited       time.Duration // for it
 	wroteRequest bool
 
 	// The answer.
@@ -119,6 +121,7 @@ func (h *handler) pass(i *instance, id uint32, before *ran, free func()) {
 	r = r.WithContext(context.WithValue(r.Context(), ranKey{}, &ran{h.Plugin, before}))
 	holds := i.wants&bufferResponse != 0
 	x := &held{ResponseWriter: w, r: r, hold: holds, most: int(h.options.BodyBytes), free: free}
+	x.headOnly = r.Method == http.MethodHead && !i.head
 	x.seen = func() {
 		i.after = true
 		if _, err := i.call(i.response, uint64(id), 0); err != nil {
@@ -129,8 +132,13 @@ func (h *handler) pass(i *instance, id uint32, before *ran, free func()) {
 	case holds:
 		x.body = own
 	case status != 0 || own != nil:
+		if x.bare = !hasContent(cmp.Or(status, http.StatusOK)); status == http.StatusResetContent {
+			w.Header().Set("Content-Length", "0") // RFC 9110, 15.3.6
+		}
 		w.WriteHeader(cmp.Or(status, http.StatusOK))
-		_, _ = w.Write(own) // the client may be gone
+		if !x.bare {
+			_, _ = w.Write(own) // the client may be gone
+		}
 	}
 	answered := false
 	defer func() {
@@ -206,7 +214,7 @@ type partlyRead struct {
 // answer sends the guest's answer, or the job's as the guest has left or changed it.
 func (x *exchange) answer() {
 	h, status, body := x.w.Header(), cmp.Or(x.status, http.StatusOK), x.body
-	withBody := status != http.StatusNoContent && status != http.StatusNotModified
+	withBody := hasContent(status)
 	if x.wrote {
 		body = x.own
 		for _, name := range [...]string{"Etag", "Last-Modified", "Accept-Ranges", "Content-Range", "Content-Length", "Content-Md5", "Digest", "Content-Digest", "Repr-Digest"} {
@@ -216,13 +224,21 @@ func (x *exchange) answer() {
 			send.PassOn(x.w)
 		}
 	}
-	if withBody && (x.held == nil || !x.head) { // the job's answer to HEAD says what GET would bring
+	switch {
+	case status == http.StatusResetContent: // RFC 9110, 15.3.6
+		h.Set("Content-Length", "0")
+	case withBody && (x.held == nil || !x.head): // the job's answer to HEAD says what GET would bring
 		h.Set("Content-Length", strconv.Itoa(len(body)))
 	}
 	x.w.WriteHeader(status)
 	if withBody && len(body) > 0 {
 		_, _ = x.w.Write(body) // the client may be gone
 	}
+}
+
+// hasContent reports whether an answer with this status may have a body.
+func hasContent(status int) bool {
+	return status != http.StatusNoContent && status != http.StatusNotModified && status != http.StatusResetContent
 }
 
 // unavailable answers a request for which there is no instance.
@@ -248,6 +264,9 @@ func (h *handler) failed(w http.ResponseWriter, r *http.Request, phase string, e
 		h.report(r, phase, err)
 	}
 	clear(w.Header())
+	if status == http.StatusRequestTimeout && r.ProtoMajor == 1 { // RFC 9110, 15.5.9
+		w.Header().Set("Connection", "close")
+	}
 	pages.Error(w, r, status, "")
 }
 

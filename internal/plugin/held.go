@@ -26,6 +26,9 @@ type held struct {
 	free   func()
 	passed bool // the guest has no part in it any more
 
+	headOnly bool // the job answers a HEAD that was another request: it sends no body
+	bare     bool // the status that was sent has no body
+
 	status int
 	header http.Header // as it was with the status
 	body   []byte
@@ -53,6 +56,9 @@ func (x *held) WriteHeader(status int) {
 	case x.passed || status < 200:
 		x.ResponseWriter.WriteHeader(status)
 	case !x.hold:
+		if x.headOnly { // its length is that of a body that does not come
+			x.Header().Del("Content-Length")
+		}
 		x.ResponseWriter.WriteHeader(status)
 		x.seen()
 		x.pass()
@@ -66,7 +72,10 @@ func (x *held) Write(p []byte) (int, error) {
 	if x.status == 0 && !x.passed {
 		x.WriteHeader(http.StatusOK)
 	}
-	if x.passed {
+	switch {
+	case x.bare:
+		return len(p), nil
+	case x.passed:
 		return x.ResponseWriter.Write(p) //nolint:wrapcheck // as it stands for it
 	}
 	if x.over || len(p) > x.most-len(x.body) {
@@ -83,7 +92,7 @@ func (x *held) ReadFrom(r io.Reader) (int64, error) {
 		x.WriteHeader(http.StatusOK)
 	}
 	to := x.ResponseWriter
-	if x.passed {
+	if x.passed && !x.bare {
 		return io.Copy(to, r) //nolint:wrapcheck // as it stands for it
 	}
 	return io.Copy(struct{ io.Writer }{x}, r) //nolint:wrapcheck // as above

@@ -35,11 +35,14 @@ func (p *Plugin) take(ctx context.Context) (*instance, error) {
 		select {
 		case p.pool.slots <- struct{}{}:
 		case <-late.C:
+			p.meters.Refused.Add(0, 1)
 			return nil, errBusy
 		case <-ctx.Done():
 			return nil, context.Cause(ctx) //nolint:wrapcheck // the client has gone
 		}
 	}
+	p.meters.Requests.Add(0, 1)
+	p.meters.Busy.Add(1)
 	p.pool.mu.Lock()
 	if n := len(p.pool.idle); n > 0 {
 		i := p.pool.idle[n-1]
@@ -50,6 +53,8 @@ func (p *Plugin) take(ctx context.Context) (*instance, error) {
 	p.pool.mu.Unlock()
 	i, err := p.start()
 	if err != nil {
+		p.meters.Starts.Add(0, 1)
+		p.meters.Busy.Add(-1)
 		<-p.pool.slots
 	}
 	return i, err
@@ -65,6 +70,7 @@ func (p *Plugin) put(i *instance) {
 		p.pool.idle = append(p.pool.idle, i)
 		p.pool.mu.Unlock()
 	}
+	p.meters.Busy.Add(-1)
 	<-p.pool.slots
 }
 
@@ -124,7 +130,11 @@ func (i *instance) call(f api.Function, stack ...uint64) (result uint64, err err
 		i.failed = true
 	}
 	if i.watch.expired.Load() {
+		i.meters.Timeouts.Add(0, 1)
 		return 0, fmt.Errorf("it has computed for longer than %s (timeout)", i.options.Timeout)
+	}
+	if f := new(fault); err != nil && (!errors.As(err, &f) || f.status == 0) { // else it is the client's
+		i.meters.Traps.Add(0, 1)
 	}
 	return room[0], err //nolint:wrapcheck // it is the guest's
 }

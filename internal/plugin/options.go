@@ -31,6 +31,9 @@ type Options struct {
 	// Timeout is how long the module may compute in each of its two calls for a request.
 	// Waiting for the client's body does not count. Default 1s.
 	Timeout time.Duration `yaml:"timeout"`
+	// UploadTimeout is how long the module may wait for the body of a request, in all:
+	// one that comes more slowly gets 408. Default 10s.
+	UploadTimeout time.Duration `yaml:"upload_timeout"`
 	// Instances is how many requests the module may serve at once. Others wait, for as
 	// long as timeout says, and then get 503. Default 64.
 	Instances int `yaml:"instances"`
@@ -43,6 +46,7 @@ type Options struct {
 const (
 	defaultMemory    = 16 << 20
 	defaultTimeout   = time.Second
+	defaultUpload    = 10 * time.Second
 	defaultInstances = 64
 	defaultBodyBytes = 1 << 20
 )
@@ -67,6 +71,9 @@ func (o Options) Check() map[string]error {
 	if o.Timeout < 0 || o.Timeout > time.Minute {
 		faults["timeout"] = errors.New("between 1ms and 1m")
 	}
+	if o.UploadTimeout < 0 || o.UploadTimeout > time.Hour {
+		faults["upload_timeout"] = errors.New("between 1ms and 1h")
+	}
 	if o.Instances < 0 || o.Instances > 10_000 {
 		faults["instances"] = errors.New("between 1 and 10000")
 	}
@@ -83,6 +90,7 @@ func (o Options) Name() string { return filepath.Base(o.Module) }
 func (o Options) withDefaults() Options {
 	o.Memory = cmp.Or(o.Memory, defaultMemory)
 	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
+	o.UploadTimeout = cmp.Or(o.UploadTimeout, defaultUpload)
 	o.Instances = cmp.Or(o.Instances, defaultInstances)
 	o.BodyBytes = cmp.Or(o.BodyBytes, defaultBodyBytes)
 	return o

@@ -3,6 +3,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,8 @@ import (
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
+
+	"millrace/internal/observe/meter"
 )
 
 // startTimeout bounds what a module does before its first request: the runtimes of
@@ -26,17 +29,27 @@ type Plugin struct {
 	options Options
 	log     *slog.Logger
 	client  func(*http.Request) netip.Addr
+	meters  *meter.Plugin
 	runtime wazero.Runtime
 	code    wazero.CompiledModule
 	pool    pool
 }
 
-// New compiles a module and starts one instance of it. client says who asks, where a
-// trusted proxy stands in front; nil: the other end of the connection.
-func New(o Options, module []byte, client func(*http.Request) netip.Addr, log *slog.Logger) (_ *Plugin, err error) {
+// Deps are what a plugin works with. Log is required.
+type Deps struct {
+	// Client says who asks, where a trusted proxy stands in front; nil: the other end of
+	// the connection.
+	Client func(*http.Request) netip.Addr
+	Meters *meter.Plugin // nil: counted for nobody
+	Log    *slog.Logger
+}
+
+// New compiles a module and starts one instance of it.
+func New(o Options, module []byte, d Deps) (_ *Plugin, err error) {
 	o = o.withDefaults()
 	ctx := context.Background()
-	p := &Plugin{options: o, log: log.With("module", o.Name()), client: client}
+	p := &Plugin{options: o, log: d.Log.With("module", o.Name()), client: d.Client, meters: cmp.Or(d.Meters, new(meter.Plugin))}
+	p.meters.Instances.Set(int64(o.Instances))
 	p.runtime = wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().
 		WithMemoryLimitPages(uint32(min(o.Memory/pageSize, mostPages))). //nolint:gosec // at most 65536
 		WithCloseOnContextDone(true))
@@ -49,6 +62,13 @@ func New(o Options, module []byte, client func(*http.Request) netip.Addr, log *s
 		return nil, fmt.Errorf("this is no WebAssembly module that can be run: %w", err)
 	}
 	if err := suits(p.code); err != nil {
+		return nil, err
+	}
+	tables, err := tablesOf(module)
+	if err != nil {
+		return nil, err
+	}
+	if err := fit(tables, uint64(o.Memory), func() bool { return growsTables(ctx, module) }); err != nil { //nolint:gosec // not negative
 		return nil, err
 	}
 	if _, err := p.host(ctx); err != nil {
@@ -69,6 +89,14 @@ func New(o Options, module []byte, client func(*http.Request) netip.Addr, log *s
 // Close frees the module. No request may use it.
 func (p *Plugin) Close() error {
 	return p.runtime.Close(context.Background()) //nolint:wrapcheck // it names nothing that we could add
+}
+
+// growsTables reports whether a module has instructions of the extension that can make
+// tables larger: without it, the module is none.
+func growsTables(ctx context.Context, module []byte) bool {
+	r := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter().WithCoreFeatures(api.CoreFeaturesV2&^api.CoreFeatureReferenceTypes))
+	_, err := r.CompileModule(ctx, module)
+	return errors.Join(err, r.Close(ctx)) != nil
 }
 
 // What a guest exports.

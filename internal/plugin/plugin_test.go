@@ -27,7 +27,7 @@ import (
 func open(t testing.TB, o Options, module []byte) (p *Plugin, logged *lines) {
 	t.Helper()
 	o.Module, logged = "dir/test.wasm", new(lines)
-	p, err := New(o, module, nil, slog.New(slog.NewTextHandler(logged, nil)))
+	p, err := New(o, module, Deps{Log: slog.New(slog.NewTextHandler(logged, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func TestModulesThatDoNotSuit(t *testing.T) {
 		"misses":    {shipped(t, "internal/test/testdata/error/panic_on_start.wasm"), "does not start"},
 		"no config": {shipped(t, "examples/config.wasm"), "does not start"},
 	} {
-		_, err := New(Options{Module: "dir/test.wasm"}, c.module, nil, slog.New(slog.DiscardHandler))
+		_, err := New(Options{Module: "dir/test.wasm"}, c.module, Deps{Log: slog.New(slog.DiscardHandler)})
 		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", name, err, c.says)
 		}

@@ -256,6 +256,7 @@ func (s *screen) lines() []string {
 		{"upstreams", []string{"server", "state", "running", "waiting", "latency_seconds", "requests", "failed"}},
 		{"images", []string{"route", "variants_served", "converted", "failed", "waiting", "running", "took_p99_seconds"}},
 		{"websockets", []string{"route", "open", "messages_in", "messages_out", "queued_bytes", "dropped", "lag_p99_seconds"}},
+		{"plugins", []string{"module", "requests", "busy", "refused", "traps", "timeouts", "uploads"}},
 		{"slow", []string{"time", "number", "status", "duration_seconds", "target", "mostly"}},
 	} {
 		if p := s.panel(t.id); len(p.Rows) > 0 {

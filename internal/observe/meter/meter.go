@@ -172,6 +172,7 @@ type Meters struct {
 
 	webSockets registry[WebSocket]
 	images     registry[Images]
+	plugins    registry[Plugin]
 }
 
 // New makes an empty set of meters.

@@ -161,6 +161,9 @@ func (c *collector) collect(p *exposition.Page) {
 	for _, m := range c.meters.AllImages() {
 		collectImages(p, m)
 	}
+	for _, m := range c.meters.Plugins() {
+		collectPlugin(p, m)
+	}
 	if c.certificates == nil {
 		return
 	}

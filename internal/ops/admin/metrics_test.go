@@ -86,6 +86,12 @@ func counted() *meter.Meters {
 	cached.Reasons.Add("cookie")
 	cached.Reasons.Add("cookie")
 	cached.Reasons.Add("no lifetime")
+	plugin := m.Plugin("token.wasm")
+	for i, c := range []*meter.Counter{&plugin.Requests, &plugin.Refused, &plugin.Traps, &plugin.Timeouts, &plugin.Uploads, &plugin.Starts} {
+		c.Add(0, uint64(91+i))
+	}
+	plugin.Busy.Set(97)
+	plugin.Instances.Set(98)
 	ws := m.WebSocket("chat.example/live/")
 	for i, c := range []*meter.Counter{
 		&ws.Opened, &ws.Refused, &ws.MessagesIn, &ws.MessagesOut, &ws.BytesIn, &ws.BytesOut, &ws.Published, &ws.Delivered, &ws.Recovered, &ws.Lost,
@@ -164,6 +170,15 @@ func TestMetrics(t *testing.T) {
 		`millrace_cache_upstream_duration_seconds_count{route="blog.example/api/"}`:          1,
 		`millrace_cache_upstream_duration_seconds_sum{route="blog.example/api/"}`:            0.1,
 		`millrace_cache_upstream_duration_seconds_bucket{route="blog.example/api/",le="10"}`: 1,
+
+		`millrace_plugin_requests_total{module="token.wasm"}`:                  91,
+		`millrace_plugin_failures_total{module="token.wasm",reason="busy"}`:    92,
+		`millrace_plugin_failures_total{module="token.wasm",reason="trap"}`:    93,
+		`millrace_plugin_failures_total{module="token.wasm",reason="timeout"}`: 94,
+		`millrace_plugin_failures_total{module="token.wasm",reason="upload"}`:  95,
+		`millrace_plugin_failures_total{module="token.wasm",reason="start"}`:   96,
+		`millrace_plugin_instances{module="token.wasm",state="busy"}`:          97,
+		`millrace_plugin_instances{module="token.wasm",state="allowed"}`:       98,
 
 		`millrace_websocket_connections_opened_total{route="chat.example/live/"}`:                      61,
 		`millrace_websocket_connections_refused_total{route="chat.example/live/"}`:                     62,
