@@ -85,18 +85,20 @@ sites:
   routes:
     /: {proxy: {to: %s}}
 `, up), func(w *way) {
-		const kind, own = "text/plain; charset=utf-8 ", "text/plain; charset=utf-8 nosniff "
+		const own = "text/plain; charset=utf-8 nosniff "
+		const bad = "400 " + own + "The server does not understand this request. Check the address for mistakes.\n"
+		const long = "431 text/html; charset=utf-8 nosniff "
 		for name, c := range map[string]struct {
 			target string
 			head   []string
 			want   string
 		}{
-			"a bare percent sign": {"/a%", nil, "400 " + kind + "400 Bad Request"},
-			"half of an escape":   {"/a%2?b", nil, "400 " + kind + "400 Bad Request"},
-			"no escape":           {"/%zz/x", nil, "400 " + kind + "400 Bad Request"},
-			"a long header":       {"/", []string{"X-Long", strings.Repeat("x", 100<<10)}, "431 " + kind + "431 Request Header Fields Too Large"},
-			"a large header":      {"/", []string{"X-Long", strings.Repeat("x", 200<<10)}, "431 " + kind + "431 Request Header Fields Too Large"},
-			"a long path":         {"/" + strings.Repeat("x", 100<<10), nil, "431 " + kind + "431 Request Header Fields Too Large"},
+			"a bare percent sign": {"/a%", nil, bad},
+			"half of an escape":   {"/a%2?b", nil, bad},
+			"no escape":           {"/%zz/x", nil, bad},
+			"a long header":       {"/", []string{"X-Long", strings.Repeat("x", 100<<10)}, long},
+			"a large header":      {"/", []string{"X-Long", strings.Repeat("x", 200<<10)}, long},
+			"a long path":         {"/" + strings.Repeat("x", 100<<10), nil, long},
 			"another host":        {"/", []string{"Host", "elsewhere.example"}, "404 " + own + "No site is served under this host name. Check the address; if it is right, the owner of the site has to add the name to this server.\n"},
 		} {
 			for _, method := range []string{"GET", "DELETE"} {
@@ -124,6 +126,9 @@ sites:
 				got := []string{fmt.Sprint(res.StatusCode), res.Header.Get("Content-Type")}
 				if sniff := res.Header.Get("X-Content-Type-Options"); sniff != "" {
 					got = append(got, sniff)
+				}
+				if c.want == long && strings.Contains(string(body), "<h1>Header too large</h1>") {
+					body = nil
 				}
 				if got := strings.Join(append(got, string(body)), " "); got != c.want {
 					w.Errorf("%s, %s: %q, want %q", method, name, got, c.want)

@@ -147,7 +147,7 @@ func refuseEarly(w *writer, r *http.Request, no h2.Refusal) bool {
 	status, why := refusal(r, w.visit.trusted)
 	switch {
 	case no.Status != 0:
-		no.Answer(w)
+		pages.Error(w, r, no.Status, no.Text)
 	case status != 0:
 		pages.Error(w, r, status, why)
 	case badExpectation(r): // the same answer as net/http's

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"net/netip"
 	"time"
 
 	"millrace/internal/lane"
+	"millrace/internal/wire/pages"
 	"millrace/internal/wire/proxyline"
 )
 
@@ -91,11 +93,9 @@ func (p *connSlots) assignBeyond(client netip.Addr) {
 	p.count(client)
 }
 
-// noProxyHeaderAnswer is for connections from a load balancer's address without a PROXY
-// header.
-const noProxyHeaderAnswer = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n" +
-	"Content-Type: text/plain; charset=utf-8\r\n\r\n" +
-	"Connections from this address must begin with a PROXY header: it is in proxy_protocol.from.\n"
+// noProxyHeader is what connections from a load balancer's address are told that have no
+// PROXY header.
+const noProxyHeader = "Connections from this address must begin with a PROXY header: it is in proxy_protocol.from."
 
 // rejectProxied logs why a connection is closed, and answers where it is plain HTTP.
 func (l *listener) rejectProxied(nc net.Conn, err error) {
@@ -108,7 +108,7 @@ func (l *listener) rejectProxied(nc net.Conn, err error) {
 		"address", nc.RemoteAddr().String(), "listener", l.url(), "err", err)
 	if errors.Is(err, proxyline.ErrNone) && !l.secure {
 		_ = nc.SetDeadline(time.Now().Add(shedEvery))
-		_, _ = io.WriteString(nc, noProxyHeaderAnswer)
+		_, _ = nc.Write(pages.Unread(http.StatusBadRequest, noProxyHeader, pages.HTML, false))
 		_, _ = io.CopyN(io.Discard, nc, mostPlain) // else it may be reset before the answer is read
 	}
 }

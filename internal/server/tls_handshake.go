@@ -5,10 +5,12 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"slices"
 	"time"
 
 	"millrace/internal/lane"
+	"millrace/internal/wire/pages"
 )
 
 // serveTLS runs in a goroutine of its own for each TLS connection, from its
@@ -102,8 +104,7 @@ const (
 // could lose the answer.
 func refusePlain(nc *countedConn) {
 	_ = nc.SetDeadline(time.Now().Add(plainTimeout))
-	_, err := io.WriteString(nc, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"+
-		"This port speaks HTTPS: use https:// in the address.\n")
+	_, err := nc.Write(pages.Unread(http.StatusBadRequest, "This port speaks HTTPS: use https:// in the address.", pages.HTML, false))
 	if err == nil && nc.CloseWrite() == nil {
 		_, _ = io.CopyN(io.Discard, nc, mostPlain)
 	}

@@ -154,8 +154,8 @@ func (c *conn) answer(raw *http3.RawServerConn, str *quic.Stream) {
 	limits := c.listener.host.Limits()
 	deadline := time.Now().Add(limits.HeaderTimeout)
 	_ = str.SetReadDeadline(deadline) // until settle
-	if no := refusalOf(str, c.listener.http.MaxHeaderBytes); no.Status != 0 {
-		writeRefusal(str, no, limits.WriteTimeout)
+	if no, form := refusalOf(str, c.listener.http.MaxHeaderBytes); no.Status != 0 {
+		writeRefusal(str, no, form, limits.WriteTimeout)
 	} else {
 		raw.HandleRequestStream(str)
 	}

@@ -373,7 +373,7 @@ func pages() http.Handler {
 func refusing(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if no := RefusalOf(r); no.Status != 0 {
-			no.Answer(w)
+			http.Error(w, no.Text, no.Status)
 			return
 		}
 		h.ServeHTTP(w, r)

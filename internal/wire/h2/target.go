@@ -1,7 +1,6 @@
 package h2
 
 import (
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -15,16 +14,12 @@ import (
 // served here: for instance with the scheme http over TLS, or a target that is no path.
 // Net/http and quic-go would reset its stream, or take it for another request.
 type Refusal struct {
-	Status int // 0: nothing is wrong
-	Text   string
-	// Plain: over HTTP/1.1 net/http gives this answer itself, without nosniff.
-	Plain bool
+	Status int    // 0: nothing is wrong
+	Text   string // "": that of the status
 }
 
 // TooLong refuses a header list that is too long, as net/http does over HTTP/1.1.
-func TooLong() Refusal {
-	return Refusal{http.StatusRequestHeaderFieldsTooLarge, "431 Request Header Fields Too Large", true}
-}
+func TooLong() Refusal { return Refusal{Status: http.StatusRequestHeaderFieldsTooLarge} }
 
 // Refuse checks the :scheme and the :path of a request over TLS. An empty one is
 // malformed, which net/http and quic-go report themselves. Another scheme than https is
@@ -32,15 +27,15 @@ func TooLong() Refusal {
 func Refuse(scheme, path string) Refusal {
 	switch {
 	case badTarget(path):
-		return Refusal{http.StatusBadRequest, "400 Bad Request", true}
+		return Refusal{Status: http.StatusBadRequest}
 	case path != "" && path[0] != '/' && path != "*": // such as https://example.org/
-		return Refusal{http.StatusBadRequest, NoRequest + "\n", false}
+		return Refusal{http.StatusBadRequest, NoRequest}
 	case scheme == "" || strings.EqualFold(scheme, "https"):
 		return Refusal{}
 	case strings.EqualFold(scheme, "http"):
-		return Refusal{http.StatusMisdirectedRequest, NotHTTPS + "\n", false}
+		return Refusal{http.StatusMisdirectedRequest, NotHTTPS}
 	}
-	return Refusal{http.StatusBadRequest, NoRequest + "\n", false}
+	return Refusal{http.StatusBadRequest, NoRequest}
 }
 
 // Texts of refusals, also over HTTP/1.1.
@@ -98,7 +93,7 @@ func (l *headerList) refuse() (own hpack.HeaderField) {
 	}
 	if l.size > l.max {
 		l.fields = slices.DeleteFunc(l.fields, func(f hpack.HeaderField) bool {
-			return !f.IsPseudo() || len(f.Value) > maxLogged
+			return !f.IsPseudo() && f.Name != "accept" || len(f.Value) > maxLogged
 		})
 	}
 	return own
@@ -119,16 +114,4 @@ func RefusalOf(r *http.Request) Refusal {
 		return TooLong()
 	}
 	return Refuse(scheme, path)
-}
-
-// Answer writes the refusal.
-func (r Refusal) Answer(w http.ResponseWriter) {
-	h := w.Header()
-	h.Set("Content-Type", "text/plain; charset=utf-8")
-	if !r.Plain {
-		h.Set("X-Content-Type-Options", "nosniff")
-	}
-	h.Set("Content-Length", strconv.Itoa(len(r.Text)))
-	w.WriteHeader(r.Status)
-	_, _ = io.WriteString(w, r.Text) // an error: the client has gone
 }

@@ -12,11 +12,13 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"html"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"millrace/internal/wire/field"
 	"millrace/internal/wire/send"
@@ -119,6 +121,24 @@ func Prepare(form Form, status int, text string, wait int) *send.Answer {
 		a.Header["Retry-After"] = []string{strconv.Itoa(wait)}
 	}
 	return a
+}
+
+// Unread returns a whole answer of HTTP/1.1 for a request that could not be read. The
+// connection ends behind it, as nobody knows where a next request would begin. bare: without
+// the body, as for HEAD.
+func Unread(status int, text string, form Form, bare bool) []byte {
+	a := Prepare(form, status, text, 0)
+	b := append(strconv.AppendInt([]byte("HTTP/1.1 "), int64(status), 10), ' ')
+	b = append(b, http.StatusText(status)...)
+	a.Header["Connection"] = []string{"close"}
+	a.Header["Date"] = []string{time.Now().UTC().Format(http.TimeFormat)}
+	for _, name := range slices.Sorted(maps.Keys(a.Header)) {
+		b = append(append(append(append(b, "\r\n"...), name...), ": "...), a.Header[name][0]...)
+	}
+	if b = append(b, "\r\n\r\n"...); bare {
+		return b
+	}
+	return append(b, a.Body...)
 }
 
 // idOf returns the id of the request that w answers, "" where it has none.

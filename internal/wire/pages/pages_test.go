@@ -78,7 +78,8 @@ func TestErrorAsText(t *testing.T) {
 		{502, "", "", "The server behind this site could not be reached, or gave no proper answer. Try again in a moment.\n"},
 		{503, "It is busy.", "5", "It is busy. Try again in 5 seconds.\n"},
 		{503, "", "Fri, 31 Dec 1999 23:59:59 GMT", "This site is overloaded or down. Try again in a moment.\n"},
-		{501, "", "", "501 Not Implemented\n"},
+		{501, "", "", "This server cannot do what the request asks for.\n"},
+		{507, "", "", "507 Insufficient Storage\n"},
 	} {
 		var header []string
 		if c.wait != "" {
