@@ -39,6 +39,7 @@ var gitHash = ""
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	go withParent(stop)
 	addr := "127.0.0.1:8080"
 	if len(os.Args) > 1 {
 		addr = os.Args[1]
@@ -47,6 +48,15 @@ func main() {
 		fmt.Fprintln(os.Stderr, "embedded-site:", err)
 		os.Exit(1)
 	}
+}
+
+// withParent calls stop when what has started this program is gone: go run, ended by SIGTERM,
+// leaves it behind. A program that is installed needs no such thing.
+func withParent(stop func()) {
+	for parent := os.Getppid(); os.Getppid() == parent; {
+		time.Sleep(300 * time.Millisecond)
+	}
+	stop()
 }
 
 func run(ctx context.Context, addr string) error {

@@ -34,6 +34,7 @@ func main() {
 		log.Fatal(err)
 	}
 	log.Printf("a slow API at %s", listener.Addr())
+	go endWithParent()
 	var asked atomic.Int64
 	http.HandleFunc("GET /api/river", func(w http.ResponseWriter, _ *http.Request) {
 		n, now := asked.Add(1), time.Now()
@@ -43,4 +44,13 @@ func main() {
 		fmt.Fprintf(w, `{"level": %.0f, "unit": "cm", "measured": %q, "asked": %d}`+"\n", level, now.UTC().Format(time.RFC3339), n)
 	})
 	log.Fatal(http.Serve(listener, nil))
+}
+
+// endWithParent ends this program when what has started it is gone: go run, ended by
+// SIGTERM, leaves it behind.
+func endWithParent() {
+	for parent := os.Getppid(); os.Getppid() == parent; {
+		time.Sleep(300 * time.Millisecond)
+	}
+	os.Exit(0)
 }
