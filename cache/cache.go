@@ -282,6 +282,10 @@ func (h *Handler) Close() error {
 	return errors.Join(errs...)
 }
 
+// SharedDown reports whether there is a store that several machines share, and it cannot be
+// reached.
+func (h *Handler) SharedDown() bool { return h.tiers.SharedDown() }
+
 // Measure updates the gauges of what the tiers hold. It is quick; call it right before
 // the meters are read.
 func (h *Handler) Measure() {

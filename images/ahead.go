@@ -182,7 +182,7 @@ func (h *Handler) make(ctx context.Context, f original.File, w wanted) (Saving, 
 	if s, err := h.saving(ctx, f, w, 0); !errors.Is(err, store.ErrNotFound) {
 		return s, err
 	}
-	if s := h.variants.local.Stats(); s.Limit > 0 && s.Bytes > s.Limit/100*fullAt {
+	if h.Full() {
 		return Saving{}, errFolderFull
 	}
 	rec, before := h.table.record(f)

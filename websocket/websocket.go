@@ -198,6 +198,9 @@ func (h *Handler) open() (n int) {
 	return n
 }
 
+// Channels returns the channels of the route, nil where it has none.
+func (h *Handler) Channels() *channels.Channels { return h.channels }
+
 // ServeHTTP implements [http.Handler].
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.watch.Do(func() {

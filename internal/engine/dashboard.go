@@ -32,6 +32,8 @@ func (s *Server) dashboard() *dashboard.Dashboard {
 		Warning:  func() string { return s.admin.Warning() },
 		Unread:   s.notReloaded,
 		Panels:   s.slowPanels,
+		Pages:    s.boardPages(),
+		Troubles: s.troubles,
 	}, dashboard.Actions{
 		Purge: s.purge, Drain: s.drain, Maintenance: s.SetMaintenance, Reload: s.options.Reload,
 	}, s.errors)

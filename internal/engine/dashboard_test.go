@@ -26,12 +26,13 @@ import (
 )
 
 // browserTime is for all that the browser does.
-const browserTime = 2 * time.Minute
+const browserTime = 5 * time.Minute
 
-// TestDashboardInABrowser: the page of a running server, looked at by
-// internal/ops/dashboard/testdata/browser/check.mjs. MILLRACE_SHOTS names a folder for
-// its screenshots. MILLRACE_NEED_BROWSER makes it an error that something is missing.
-func TestDashboardInABrowser(t *testing.T) {
+// inABrowser runs one of the checks in internal/ops/dashboard/testdata/browser. MILLRACE_SHOTS
+// names a folder for its screenshots. MILLRACE_NEED_BROWSER makes it an error that something
+// is missing.
+func inABrowser(t *testing.T) (check func(script string, args ...string)) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("a browser is not short")
 	}
@@ -59,17 +60,90 @@ func TestDashboardInABrowser(t *testing.T) {
 			skip("%s is not installed: run `npm ci` in internal/ops/dashboard/testdata/browser", module)
 		}
 	}
-	site, admin, _ := dashboardSite(t)
-	ctx, cancel := context.WithTimeout(t.Context(), browserTime)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, node, "check.mjs", browser, admin, site, os.Getenv("MILLRACE_SHOTS"))
-	cmd.Dir, cmd.WaitDelay = folder, time.Second
-	if out, err := cmd.CombinedOutput(); err != nil || strings.TrimSpace(string(out)) != "ok" {
-		t.Errorf("%v\n%s", err, out)
+	return func(script string, args ...string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), browserTime)
+		defer cancel()
+		args = append(append([]string{script, browser}, args...), os.Getenv("MILLRACE_SHOTS"))
+		cmd := exec.CommandContext(ctx, node, args...)
+		cmd.Dir, cmd.WaitDelay = folder, time.Second
+		if out, err := cmd.CombinedOutput(); err != nil || strings.TrimSpace(string(out)) != "ok" {
+			t.Errorf("%v\n%s", err, out)
+		}
 	}
 }
 
-// dashboardSite serves files, a cache and two upstreams; site and admin are its URLs.
+// TestDashboardInABrowser: the pages of a running server.
+func TestDashboardInABrowser(t *testing.T) {
+	check := inABrowser(t)
+	site, admin, srv := dashboardSite(t)
+	s := open(t, srv, "/live/")
+	for _, command := range []string{`{"subscribe":"news"}`, `{"publish":"news","data":"hello","id":1}`} {
+		if err := s.send(command); err != nil {
+			t.Fatal(err)
+		}
+		s.hear(t)
+	}
+	check("check.mjs", admin, site)
+}
+
+// TestBuiltInPagesInABrowser: what visitors see where something fails.
+func TestBuiltInPagesInABrowser(t *testing.T) {
+	check := inABrowser(t)
+	root := folder(t, map[string]string{
+		"index.html": "page", "closed/a.html": "page",
+	})
+	files := folder(t, map[string]string{
+		"file10": strings.Repeat("x", 3_000_000), "file2": "x", "a folder/x": "x", strings.Repeat("long-name-", 12) + "x.txt": "x",
+	})
+	srv := start(t, parse(t, fmt.Sprintf(`
+listen: 127.0.0.1:0
+request_id: on
+sites:
+- hosts: [localhost]
+  routes:
+    /: {static: {root: %[1]q}}
+    /files/: {static: {root: %[3]q, listing: true}}
+    /limited/: {static: {root: %[1]q}, rate_limit: {rate: 1/h, burst: 1}}
+    /closed/: {static: {root: %[1]q}, access: {deny: [0.0.0.0/0, "::/0"]}}
+    /dead/: {proxy: {to: %[2]s, breaker: {off: true}}}
+    /secret/: {static: {root: %[1]q}, auth: {passwords: {ann: '{SHA}GpHWL3ymc5liWkNopqtdSjuqYHM='}}}
+    /gone: {deny: {status: 410}}
+    /echo/: {websocket: {echo: {}, page: true}}
+    /live/: {websocket: {channels: {}, page: true}}
+    /asked/: {static: {root: %[1]q}, challenge: {agents: [Chrome], work: 24}}
+`, root, deadAddress(t), files)))
+	shut := start(t, parse(t, fmt.Sprintf("listen: 127.0.0.1:0\nmaintenance: {on: true, retry_after: 20m}\nsites: [{routes: {/: {static: {root: %q}}}}]", root)))
+	at := strings.Replace(srv.Addrs()[0], "127.0.0.1", "localhost", 1)
+	look(t, at+"/limited/")
+	type page struct {
+		Name   string `json:"name"`
+		URL    string `json:"url"`
+		Status int    `json:"status"`
+		Says   string `json:"says"`
+	}
+	list, err := json.Marshal([]page{
+		{"missing", at + "/none", 404, "Check the address for mistakes"},
+		{"host", srv.Addrs()[0] + "/", 404, "No site is served under this host name"},
+		{"dead", at + "/dead/", 502, "Try again in a moment."},
+		{"password", at + "/secret/", 401, "Check your user name and password"},
+		{"limit", at + "/limited/", 429, "Try again in "},
+		{"closed", at + "/closed/a.html", 403, "Your address may not see this page."},
+		{"gone", at + "/gone", 410, "Start at the front page of the site."},
+		{"unread", at + "/a%", 400, "The server does not understand this request."},
+		{"maintenance", shut.Addrs()[0] + "/", 503, "Try again in 20 minutes."},
+		{"listing", at + "/files/", 200, "file10"},
+		{"echo", at + "/echo/", 200, ""},
+		{"live", at + "/live/", 200, ""},
+		{"challenge", at + "/asked/", 403, ""},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("pages.mjs", string(list))
+}
+
+// dashboardSite serves files, a cache, channels and two upstreams; site and admin are its URLs.
 func dashboardSite(t *testing.T) (site, admin string, srv *engine.Server) {
 	t.Helper()
 	up, _ := api(t, 0)
@@ -84,6 +158,7 @@ sites:
     /: {static: {root: %q}}
     /api/: {cache: {to: %s}}
     /app/: {proxy: {to: [%q, %q]}}
+    /live/: {websocket: {ping: 1h, channels: {presence: true, auth: {subscribe: ["*"], publish: ["*"]}}}}
 `, root, up, up, other)))
 	return srv.Addrs()[0], "http://" + srv.AdminAddr(), srv
 }

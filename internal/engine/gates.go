@@ -82,6 +82,14 @@ func (s *sharedLimits) Close() error {
 	return errors.Join(s.Shared.Close(), s.store.Close())
 }
 
+// Stats are those of the store that the exchange goes over.
+func (s *sharedLimits) Stats() store.Stats {
+	if st, ok := s.store.(interface{ Stats() store.Stats }); ok {
+		return st.Stats()
+	}
+	return store.Stats{}
+}
+
 // lists are those of a route, or of its site; nil for none.
 func (b *builder) lists(sc config.Site, rc config.Route) (*admit.Lists, error) {
 	o := rc.Access

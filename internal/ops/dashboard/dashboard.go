@@ -1,11 +1,13 @@
-// Package dashboard shows a running server to its operator: one page with what is
-// wrong first, then what is asked for and by whom, how long it takes, and what the
+// Package dashboard shows a running server to its operator: one page with the key figures
+// first, then what is wrong, what is asked for and by whom, how long it takes, and what the
 // parts of the server do. Each panel of it can also be had as JSON and as CSV.
 //
 //	GET  /dashboard/               the page; it needs no scripts
 //	GET  /dashboard/PANEL          one panel; by Accept, or with .json or .csv
 //	                               behind it, as JSON or CSV
 //	GET  /dashboard/all.json       all of them
+//	GET  /dashboard/NAME           a page of its own ([Page]), which is made only then; as
+//	                               JSON a list of its panels, as CSV the first
 //	GET  /dashboard/events         changes, once a second (Server-Sent Events)
 //	GET  /dashboard/profile.svg    the flame graph of the last CPU profile
 //	POST /dashboard/do             purge, drain, maintenance or reload
@@ -26,6 +28,7 @@ import (
 	"html/template"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
@@ -74,8 +77,29 @@ type Source struct {
 	Warning func() string
 	// Unread is why the last reload failed; empty if it did not.
 	Unread func() string
+	// Troubles are what is wrong with what the meters do not count.
+	Troubles func() []Trouble
 	// Panels are more of them, of others.
 	Panels func() []Panel
+	// Pages have addresses of their own. They are asked for what they show by several
+	// goroutines at a time.
+	Pages []Page
+}
+
+// Trouble is something that is wrong, as a sentence without its full stop, and what to do
+// about it. What a person types stands between backticks.
+type Trouble struct {
+	Level    Level
+	What, Do string
+}
+
+// Page is a page of its own. What it shows is made when somebody looks at it, since it would
+// be too much for every second.
+type Page struct {
+	ID, Title string
+	Beside    string // the panel that names the page
+	Filter    string // what its field for a text means
+	Panels    func(ctx context.Context, query url.Values) []Panel
 }
 
 // Actions are what the page has buttons for. One that is nil has none.

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,45 +34,76 @@ func grid(seconds []second) (cells [columns][]second) {
 	return cells
 }
 
-// A strip is one figure over the last five minutes, as paths of a bar for each column.
-type strip struct {
-	About     string // what it is, and how high it was
-	Bars, Bad string // Bad: the part that is errors
+// A card is one figure of now with its last five minutes, as paths of a bar for each
+// column.
+type card struct {
+	Name, Value string
+	About       string // how high it was
+	Level       Level
+	Bars, Bad   string // Bad: the part that is errors
 }
 
 // bars is the path of values, the highest of which may be as high as the strip.
-func bars(values *[columns]float64, highest float64) string {
+func bars(values *track, highest float64) string {
 	var b strings.Builder
 	for i, v := range values {
 		if v > 0 {
-			fmt.Fprintf(&b, "M%d %dv%.0fh%dV%dz", i*columnWidth, stripHeight, -max(1, v/highest*(stripHeight-2)), columnWidth-2, stripHeight)
+			fmt.Fprintf(&b, "M%d %dv%.0fh%dV%dz", i*columnWidth, stripHeight, -min(stripHeight, max(1, v/highest*(stripHeight-2))), columnWidth-2, stripHeight)
 		}
 	}
 	return b.String()
 }
 
-// strips are requests per second with the errors among them, CPU and memory.
-func strips(seconds []second, cores int) []strip {
-	var rate, bad, cpu, memory [columns]float64
+// track is what has become of one figure in five minutes.
+type track [columns]float64
+
+// card draws it below its value of now. highest is the value of a bar as high as the
+// drawing; 0: the highest there was.
+func (t *track) card(row Row, u Unit, highest float64) card {
+	name, _ := row.Values[0].(string)
+	value, _ := row.Values[1].(string)
+	c := card{Name: name, Value: cmp.Or(value, "–"), About: "none in five minutes"}
+	if most := slices.Max(t[:]); most > 0 {
+		c.About = "at most " + Show(u, most)
+		c.Bars = bars(t, cmp.Or(highest, most))
+	}
+	return c
+}
+
+// cards are the key figures. rows are those of now, in this order: requests, errors, p50,
+// p99, bytes sent, connections, CPU and memory.
+func cards(rows []Row, seconds []second, cores int) []card {
+	var rate, bad, p50, p99, sent, connections, cpu, memory track
 	for i, c := range grid(seconds) {
+		n := float64(len(c))
 		for _, s := range c {
-			rate[i] += float64(s.requests) / float64(len(c))
-			bad[i] += float64(s.failed) / float64(len(c))
-			cpu[i] += s.cpu.Seconds() / float64(len(c))
+			rate[i] += float64(s.requests) / n
+			bad[i] += float64(s.failed) / n
+			sent[i] += float64(s.bytes) / n
+			cpu[i] += s.cpu.Seconds() / n
+			p50[i] = max(p50[i], s.p50.Seconds())
+			p99[i] = max(p99[i], s.p99.Seconds())
+			connections[i] = max(connections[i], float64(s.connections))
 			memory[i] = max(memory[i], float64(s.memory))
 		}
 	}
-	highest := slices.Max(rate[:])
-	requests := strip{"Requests per second, at most " + chart.Figure(highest, "1/s"), bars(&rate, highest), bars(&bad, highest)}
-	if slices.Max(bad[:]) > 0 {
-		requests.About += "; errors (5xx) are red"
+	all := []card{
+		rate.card(rows[0], Rate, 0),
+		bad.card(rows[1], Rate, 0),
+		p50.card(rows[2], Seconds, 0),
+		p99.card(rows[3], Seconds, 0),
+		sent.card(rows[4], ByteRate, 0),
+		connections.card(rows[5], Count, 0),
+		cpu.card(rows[6], "", float64(cores)),
+		memory.card(rows[7], Bytes, 0),
 	}
-	all := []strip{requests}
+	if most := slices.Max(bad[:]); most > 0 {
+		all[0].Bad = bars(&bad, slices.Max(rate[:]))
+		all[0].About += "; errors are red"
+		all[1].Bad, all[1].Bars, all[1].Level = all[1].Bars, "", Bad
+	}
 	if most := slices.Max(cpu[:]); most > 0 {
-		all = append(all, strip{About: fmt.Sprintf("CPU, at most %.2f of %d cores", most, cores), Bars: bars(&cpu, float64(cores))})
-	}
-	if most := slices.Max(memory[:]); most > 0 {
-		all = append(all, strip{About: "Memory, at most " + chart.Figure(most, "bytes"), Bars: bars(&memory, most)})
+		all[6].About = fmt.Sprintf("at most %.2f", most)
 	}
 	return all
 }

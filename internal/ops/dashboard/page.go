@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"bytes"
+	"context"
 	"embed"
 	"encoding/json"
 	"fmt"
@@ -79,7 +80,7 @@ func (d *Dashboard) front(w http.ResponseWriter, r *http.Request) {
 		d.all(w)
 		return
 	}
-	d.write(w, r, d.panels(), false)
+	d.write(w, r, &view{Panels: d.panels()})
 }
 
 func (d *Dashboard) all(w http.ResponseWriter) { writeJSON(w, d.panels()) }
@@ -103,6 +104,10 @@ func (d *Dashboard) one(w http.ResponseWriter, r *http.Request) {
 	case ".csv":
 		id, as = strings.TrimSuffix(id, ext), asCSV
 	}
+	if at := slices.IndexFunc(d.source.Pages, func(p Page) bool { return p.ID == id }); at >= 0 {
+		d.own(w, r, &d.source.Pages[at], as)
+		return
+	}
 	all := d.panels()
 	if id == "all" && as == asJSON {
 		d.all(w)
@@ -112,6 +117,9 @@ func (d *Dashboard) one(w http.ResponseWriter, r *http.Request) {
 	if i < 0 {
 		names := make([]string, 0, len(all))
 		for _, p := range all {
+			names = append(names, p.ID)
+		}
+		for _, p := range d.source.Pages {
 			names = append(names, p.ID)
 		}
 		http.Error(w, fmt.Sprintf("There is no panel %q. There are: %s.", printable(id), strings.Join(names, ", ")), http.StatusNotFound)
@@ -126,11 +134,34 @@ func (d *Dashboard) one(w http.ResponseWriter, r *http.Request) {
 	case asJSON:
 		writeJSON(w, p)
 	case asCSV:
-		w.Header().Set("Content-Type", "text/csv; charset=utf-8; header=present")
-		w.Header().Set("Content-Disposition", `inline; filename="`+id+`.csv"`)
-		_ = p.WriteCSV(w) // the client may have gone
+		writeCSV(w, &p)
 	default:
-		d.write(w, r, []Panel{p}, true)
+		d.write(w, r, &view{Title: p.Title, Panels: []Panel{p}, One: true})
+	}
+}
+
+func writeCSV(w http.ResponseWriter, p *Panel) {
+	w.Header().Set("Content-Type", "text/csv; charset=utf-8; header=present")
+	w.Header().Set("Content-Disposition", `inline; filename="`+p.ID+`.csv"`)
+	_ = p.WriteCSV(w) // the client may have gone
+}
+
+// pageTime bounds what a page of its own may take.
+const pageTime = 5 * time.Second
+
+// own is a page of its own.
+func (d *Dashboard) own(w http.ResponseWriter, r *http.Request, page *Page, as kind) {
+	ctx, cancel := context.WithTimeout(r.Context(), pageTime)
+	defer cancel()
+	panels := page.Panels(ctx, r.URL.Query())
+	w.Header().Set("Vary", "Accept")
+	switch as {
+	case asJSON:
+		writeJSON(w, panels)
+	case asCSV:
+		writeCSV(w, &panels[0])
+	default:
+		d.write(w, r, &view{Title: page.Title, Panels: panels, One: true, Page: page})
 	}
 }
 
@@ -167,12 +198,49 @@ func (d *Dashboard) guard(w http.ResponseWriter) {
 type view struct {
 	Title    string
 	Panels   []Panel
-	One      bool   // a page of one panel
-	Filter   string // of the log
+	One      bool   // a page of one panel, or of its own
+	Page     *Page  // of its own; nil: it is not
+	Links    []link // to the other panels and pages
+	Filter   string // of the log, or the page
 	Now      time.Time
 	Where    []string
 	Closed   bool // for maintenance
 	profiles      // of the profile's own page
+}
+
+// link is one in the list of what there is.
+type link struct {
+	Href, Title string
+	For         string // the panel that it is to; "": a page
+	Here        bool   // it is to this page
+	Hidden      bool   // the panel has nothing to show
+}
+
+// links lists what there is, for a page of these panels or, if one is set, of that alone.
+func (d *Dashboard) links(one string) (list []link) {
+	add := func(l link) {
+		if l.Here = one != "" && l.Href == Prefix+one; l.Here || one == "" || !l.Hidden {
+			list = append(list, l)
+		}
+	}
+	top := ""
+	if one != "" {
+		top = Prefix
+	}
+	for _, p := range d.panels() {
+		l := link{Href: top + "#" + p.ID, Title: p.Title, For: p.ID, Hidden: !p.Shown()}
+		if p.ID == one {
+			l.Href = Prefix + one
+		}
+		add(l)
+		for _, page := range d.source.Pages {
+			if page.Beside == p.ID {
+				add(link{Href: Prefix + page.ID, Title: page.Title, For: p.ID, Hidden: l.Hidden})
+			}
+		}
+	}
+	add(link{Href: top + "#controls", Title: "Controls"})
+	return list
 }
 
 // profiles are the drawings of CPU profiles.
@@ -182,22 +250,30 @@ type profiles struct {
 }
 
 // write writes a page.
-func (d *Dashboard) write(w http.ResponseWriter, r *http.Request, panels []Panel, one bool) {
-	v := view{Title: "Millrace", Panels: panels, One: one, Now: time.Now(), Filter: r.URL.Query().Get("filter")}
+func (d *Dashboard) write(w http.ResponseWriter, r *http.Request, v *view) {
+	v.Now, v.Filter = time.Now(), r.URL.Query().Get("filter")
 	if d.source.Addrs != nil {
 		v.Where = d.source.Addrs()
 	}
 	if d.source.Maintenance != nil {
 		v.Closed, _ = d.source.Maintenance()
 	}
-	if one {
-		v.Title = panels[0].Title + " · Millrace"
+	one := ""
+	switch {
+	case v.Page != nil:
+		one = v.Page.ID
+	case v.One:
+		one = v.Panels[0].ID
 	}
-	if one && panels[0].ID == profileID {
+	v.Links = d.links(one)
+	if v.Title += " · Millrace"; !v.One {
+		v.Title = "Millrace"
+	}
+	if one == profileID {
 		v.profiles = d.drawProfiles(r)
 	}
 	d.guard(w)
-	page := d.fill("page", &v)
+	page := d.fill("page", v)
 	if page == nil {
 		http.Error(w, "The page could not be made: see the server's messages.", http.StatusInternalServerError)
 		return
@@ -231,9 +307,20 @@ func (d *Dashboard) parsePages() *template.Template {
 		"show":    Show,
 		"ticked":  func(text string) []string { return strings.Split(text, "`") }, // what a person types is between the ticks
 		"odd":     func(i int) bool { return i%2 == 1 },
+		"beside":  d.beside,
 		"secret":  func() string { return d.secret },
 		"actions": func() *Actions { return &d.actions },
 	}).Parse(pages))
+}
+
+// beside are the pages that belong to a panel.
+func (d *Dashboard) beside(id string) (list []Page) {
+	for _, p := range d.source.Pages {
+		if p.Beside == id {
+			list = append(list, p)
+		}
+	}
+	return list
 }
 
 // fill fills in one of the templates. That fails only by a fault of ours, which is

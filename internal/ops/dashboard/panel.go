@@ -68,7 +68,8 @@ type Panel struct {
 	Empty   string
 	Columns []Column
 	Rows    []Row
-	Strips  []strip // drawings above the table
+	Links   []string // of the rows' first columns; nil: there are none
+	Cards   []card   // of the first rows, which are then not in a table
 	Heat    *heat
 }
 

@@ -16,8 +16,8 @@ func (d *Dashboard) caches() Panel {
 			{Key: "route", Name: "route"},
 			{Key: "state", Name: "state"},
 			{Key: "hit_ratio", Name: "hit ratio", Unit: Share},
-			{Key: "fast_hits", Name: "of them fast", Unit: Count},
-			{Key: "hits", Name: "hits", Unit: Count},
+			{Key: "hits", Name: "hits in all", Unit: Count},
+			{Key: "fast_hits", Name: "of these by the lane", Unit: Count},
 			{Key: "stale", Name: "stale", Unit: Count},
 			{Key: "misses", Name: "misses", Unit: Count},
 			{Key: "passed", Name: "passed on", Unit: Count},
@@ -60,8 +60,8 @@ func (d *Dashboard) caches() Panel {
 		}
 		up := c.Upstream.Snapshot()
 		p.Rows = append(p.Rows, Row{level, []any{
-			c.Route, cmp.Or(state, "cold"), ratio(hits, hits+misses+passed+failed), float64(hot.hits),
-			hits, float64(c.Stale.Load()), misses, passed, failed,
+			c.Route, cmp.Or(state, "cold"), ratio(hits, hits+misses+passed+failed),
+			hits, float64(hot.hits), float64(c.Stale.Load()), misses, passed, failed,
 			took(up.Quantile(0.99)), float64(c.Objects.Load()), float64(c.Memory.Load()), float64(c.DiskBytes.Load()),
 			float64(c.Evicted.Load()), float64(c.Purges.Load()),
 		}})
@@ -130,9 +130,9 @@ func (d *Dashboard) webSockets() Panel {
 			{Key: "opened", Name: "opened", Unit: Count},
 			{Key: "refused", Name: "refused", Unit: Count},
 			{Key: "messages_in", Name: "messages in", Unit: Count},
-			{Key: "messages_out", Name: "out", Unit: Count},
+			{Key: "messages_out", Name: "messages out", Unit: Count},
 			{Key: "bytes_in", Name: "bytes in", Unit: Bytes},
-			{Key: "bytes_out", Name: "out", Unit: Bytes},
+			{Key: "bytes_out", Name: "bytes out", Unit: Bytes},
 			{Key: "queued_bytes", Name: "queued", Unit: Bytes},
 			{Key: "dropped", Name: "dropped", Unit: Count},
 			{Key: "channels", Name: "channels", Unit: Count},
@@ -156,6 +156,36 @@ func (d *Dashboard) webSockets() Panel {
 			float64(ws.MessagesIn.Load()), float64(ws.MessagesOut.Load()), float64(ws.BytesIn.Load()), float64(ws.BytesOut.Load()),
 			float64(ws.QueuedBytes.Load()), dropped, float64(ws.Channels.Load()), float64(ws.Subscriptions.Load()),
 			took(lag.Quantile(0.99)), bus,
+		}})
+	}
+	return p
+}
+
+// plugins are the WebAssembly modules.
+func (d *Dashboard) plugins() Panel {
+	p := Panel{
+		ID: "plugins", Title: "Plugins",
+		Note: "Of the instances busy now, each serves one request. A request that finds none for as long as timeout says gets 503.",
+		Columns: []Column{
+			{Key: "module", Name: "module"},
+			{Key: "requests", Name: "requests", Unit: Count},
+			{Key: "busy", Name: "busy now", Unit: Count},
+			{Key: "instances", Name: "of at most", Unit: Count},
+			{Key: "refused", Name: "found none", Unit: Count},
+			{Key: "traps", Name: "traps and faults", Unit: Count},
+			{Key: "timeouts", Name: "computed too long", Unit: Count},
+			{Key: "uploads", Name: "slow uploads", Unit: Count},
+			{Key: "starts", Name: "did not start", Unit: Count},
+		},
+	}
+	for _, one := range d.source.Meters.Plugins() {
+		level := Fine
+		if one.Traps.Load()+one.Timeouts.Load()+one.Starts.Load() > 0 {
+			level = Warn
+		}
+		p.Rows = append(p.Rows, Row{level, []any{
+			one.Module, float64(one.Requests.Load()), float64(one.Busy.Load()), float64(one.Instances.Load()), float64(one.Refused.Load()),
+			float64(one.Traps.Load()), float64(one.Timeouts.Load()), float64(one.Uploads.Load()), float64(one.Starts.Load()),
 		}})
 	}
 	return p

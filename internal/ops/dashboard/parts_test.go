@@ -3,6 +3,7 @@ package dashboard
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -95,6 +96,54 @@ func TestRefused(t *testing.T) {
 	rows := d.refused().Rows
 	if len(rows) != 2 || rows[0].Values[1] != 130.0 || rows[0].Values[2] != 5.0 || !strings.HasPrefix(rows[1].Values[0].(string), "HTTP/3") {
 		t.Errorf("the rows are %v", rows)
+	}
+}
+
+// TestScarce: what is lost for want of room is said while it happens, with what to do, and
+// not for ever.
+func TestScarce(t *testing.T) {
+	m := meter.New()
+	now := time.Now()
+	d := New(Source{Meters: m, Troubles: func() []Trouble { return []Trouble{{Bad, "a store is down", "Start it."}} }}, Actions{}, slog.New(slog.DiscardHandler))
+	m.LaneEvicted.Add(0, 7) // before Run
+	d.recorder = newRecorder(m, now)
+	problems := func() (all []string) {
+		for _, row := range d.problems(now, []Upstream{{Pool: "p", Address: "a", Healthy: true, Waiting: 2}, {Pool: "p", Address: "b", Healthy: true, Waiting: 2}}, nil).Rows {
+			all = append(all, string(row.Level)+" "+row.Values[0].(string)+"|"+row.Values[1].(string))
+		}
+		return all
+	}
+	has := func(all []string, part string) bool {
+		return slices.ContainsFunc(all, func(s string) bool { return strings.Contains(s, part) })
+	}
+	d.recorder.record(now.Add(time.Second))
+	if all := problems(); len(all) != 2 || !has(all, "bad a store is down|Start it.") || !has(all, "warn 2 requests wait for the upstream p|") {
+		t.Errorf("at first the problems are %q", all)
+	}
+	m.LaneEvicted.Add(0, 1200)
+	m.LogDropped.Add(0, 1)
+	m.Cache("/api/").Evicted.Add(0, 3)
+	m.Images("/photos/").Shed.Add(0, 1)
+	m.WebSocket("/live/").Dropped.Add("slow")
+	m.Plugin("x.wasm").Timeouts.Add(0, 2)
+	now = now.Add(2 * time.Second)
+	d.recorder.record(now)
+	all := problems()
+	for _, want := range []string{
+		"warn 1,200 answers were evicted from the fast lane in the last 2s|It is full: raise `lane.memory`.",
+		"1 line of the access log was not written", "3 answers were evicted from the cache of /api/", "1 image of /photos/ was sent as they are",
+		"1 message of /live/ was dropped", "2 calls of the plugin x.wasm failed",
+	} {
+		if !has(all, want) {
+			t.Errorf("%q is not among %q", want, all)
+		}
+	}
+	for range 3 * int(window/time.Second) { // from then on it was not lately
+		now = now.Add(time.Second)
+		d.recorder.record(now)
+	}
+	if all := problems(); len(all) != 2 {
+		t.Errorf("later the problems are %q", all)
 	}
 }
 

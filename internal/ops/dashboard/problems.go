@@ -33,7 +33,7 @@ func (d *Dashboard) problems(now time.Time, upstreams []Upstream, certs []Certif
 	}
 	if s.Maintenance != nil {
 		if on, since := s.Maintenance(); on && since.IsZero() {
-			say(Bad, "Open them below, or in the config (maintenance.on).", "all sites are closed for maintenance")
+			say(Bad, "Open them below, or in the config (`maintenance.on`).", "all sites are closed for maintenance")
 		} else if on {
 			say(Bad, "Open them below, or with `millrace maintenance off`.", "all sites are closed for maintenance since %s", since.Local().Format(time.DateTime))
 		}
@@ -44,16 +44,7 @@ func (d *Dashboard) problems(now time.Time, upstreams []Upstream, certs []Certif
 		}
 	}
 	d.trafficProblems(say)
-	for _, u := range upstreams {
-		switch state, level := u.state(); {
-		case level == Bad && state == "down":
-			say(Bad, "See why in the server's messages; it gets requests again when it answers.", "the upstream %s gets no requests: it fails", u.Address)
-		case level == Bad:
-			say(Bad, "It is tried again by itself.", "the upstream %s fails too often: its circuit breaker is open", u.Address)
-		case level == Warn:
-			say(Warn, "Let it have requests again below when it is ready.", "the upstream %s is %s", u.Address, state)
-		}
-	}
+	upstreamProblems(say, upstreams)
 	for _, c := range certs {
 		if level, what := c.trouble(now); level != Fine {
 			do := "`millrace certs` says what was tried."
@@ -68,12 +59,44 @@ func (d *Dashboard) problems(now time.Time, upstreams []Upstream, certs []Certif
 			say(Bad, "See whether NATS can be reached; clients here go on with each other.", "the WebSockets of %s do not reach other machines", ws.Route)
 		}
 	}
+	if s.Troubles != nil {
+		for _, t := range s.Troubles() {
+			say(t.Level, t.Do, "%s", t.What)
+		}
+	}
 	if s.Warning != nil {
 		if text := s.Warning(); text != "" {
 			say(Warn, "", "%s", text)
 		}
 	}
 	return p
+}
+
+// upstreamProblems are servers that get no requests, and pools that have no room for more.
+func upstreamProblems(say func(l Level, do, what string, args ...any), upstreams []Upstream) {
+	waiting := map[string]bool{}
+	for _, u := range upstreams {
+		if u.Waiting > 0 && !waiting[u.Pool] {
+			waiting[u.Pool] = true
+			say(Warn, "Its servers have as many requests as `connections` allows: add servers, or raise it.", "%s wait for the upstream %s", count(u.Waiting, "request"), u.Pool)
+		}
+		switch state, level := u.state(); {
+		case level == Bad && state == "down":
+			say(Bad, "See why in the server's messages; it gets requests again when it answers.", "the upstream %s gets no requests: it fails", u.Address)
+		case level == Bad:
+			say(Bad, "It is tried again by itself.", "the upstream %s fails too often: its circuit breaker is open", u.Address)
+		case level == Warn:
+			say(Warn, "Let it have requests again below when it is ready.", "the upstream %s is %s", u.Address, state)
+		}
+	}
+}
+
+// count is a number of things.
+func count(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return grouped(float64(n)) + " " + thing
 }
 
 // maxBrief is how many bytes are shown of what others say.
@@ -97,14 +120,9 @@ func (d *Dashboard) trafficProblems(say func(l Level, do, what string, args ...a
 		if failed*20 > all {
 			level = Bad
 		}
-		say(level, "Filter the log below by 5xx.", "%d of %s requests in the last %v were answered with a 5xx", failed, grouped(float64(all)), span.Round(time.Second))
+		say(level, "Filter the log below by `5xx`.", "%d of %s requests in the last %v were answered with a 5xx", failed, grouped(float64(all)), span.Round(time.Second))
 	}
-	if n := r.last.dropped - r.base.dropped; n > 0 {
-		say(Warn, "Is the disk full, or too slow?", "%s lines of the access log were not written", grouped(float64(n)))
-	}
-	if n := r.last.rejected - r.base.rejected; n > 0 {
-		say(Warn, "Scanners cause a few; many mean that a limit is reached (limits.connections) or TLS fails.", "%s connections were closed at once in the last %v", grouped(float64(n)), span.Round(time.Second))
-	}
+	d.scarce(say)
 	cpu, seconds := time.Duration(0), 0
 	for _, s := range r.seconds[max(0, len(r.seconds)-10):] {
 		cpu += s.cpu

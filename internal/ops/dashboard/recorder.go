@@ -33,6 +33,7 @@ type second struct {
 	requests, failed uint64 // failed: with a 5xx
 	bytes            uint64
 	cpu              time.Duration
+	p50, p99         time.Duration
 	memory           uint64
 	connections      int64
 	heat             [heatRows]uint64
@@ -45,9 +46,9 @@ type reading struct {
 	jobs map[*meter.Job]*[3]meter.Reading // by lane, as in laneNames
 	sum  meter.Reading
 
-	caches            map[*meter.Cache]looked
-	rejected, dropped uint64   // connections, log lines
-	refused           []uint64 // as refusals has them
+	caches  map[*meter.Cache]looked
+	scarce  map[string]uint64 // by what it is
+	refused []uint64          // as refusals has them
 }
 
 var laneNames = [...]string{"fast", "through", "slow"}
@@ -72,8 +73,10 @@ func newRecorder(m *meter.Meters, now time.Time) *recorder {
 
 func (r *recorder) read(now time.Time) *reading {
 	out := &reading{
-		at: now, jobs: map[*meter.Job]*[3]meter.Reading{}, caches: map[*meter.Cache]looked{},
-		rejected: r.meters.Rejected.Load(), dropped: r.meters.LogDropped.Load(),
+		at: now, jobs: map[*meter.Job]*[3]meter.Reading{}, caches: map[*meter.Cache]looked{}, scarce: map[string]uint64{},
+	}
+	for _, one := range scarcities(r.meters) {
+		out.scarce[one.what] = one.n
 	}
 	for _, j := range r.meters.Jobs() {
 		of := &[3]meter.Reading{j.Fast.Read(), j.Through.Read(), j.Slow.Read()}
@@ -104,6 +107,7 @@ func (r *recorder) record(now time.Time) {
 	diff := read.sum.Since(&r.last.sum)
 	s := second{
 		at: now, requests: diff.Requests(), failed: diff.Between(500, 599), bytes: diff.Bytes,
+		p50: diff.Latency.Quantile(0.5), p99: diff.Latency.Quantile(0.99),
 		memory: memory, connections: r.meters.Connections.Load(),
 	}
 	if r.last.cpu > 0 {

@@ -30,13 +30,14 @@ func (d *Dashboard) build(now time.Time) []Panel {
 		certs = d.source.Certificates()
 	}
 	all := []Panel{
-		d.problems(now, upstreams, certs),
 		d.summary(now),
+		d.problems(now, upstreams, certs),
 		d.latency(),
 		d.traffic(),
 		d.caches(),
 		d.images(),
 		d.webSockets(),
+		d.plugins(),
 		servers(upstreams),
 		certificates(certs),
 		d.protocols(look),
@@ -65,33 +66,40 @@ func (d *Dashboard) summary(now time.Time) Panel {
 	}
 	p := Panel{
 		ID: summaryID, Title: "Now",
-		Note:    "Rates and percentiles are those of the last 10 to 20 seconds; the drawings show the last five minutes.",
-		Columns: []Column{{Key: "what", Name: ""}, {Key: "value", Name: ""}, {Key: "number", Name: "", Hidden: true}},
+		Note:    "Rates, p50 and p99 are those of the last 10 to 20 seconds; the drawings show the last five minutes.",
+		Columns: []Column{{Key: "what", Name: "what"}, {Key: "value", Name: "value"}, {Key: "number", Name: "number", Hidden: true}},
 	}
 	add := func(what string, u Unit, v any) {
 		p.Rows = append(p.Rows, Row{Values: []any{what, Show(u, v), v}})
 	}
+	// Those of cards come first.
 	add("requests per second", Rate, rate(diff.Requests()))
 	add("errors (5xx) per second", Rate, rate(diff.Between(500, 599)))
 	add("p50", Seconds, took(diff.Latency.Quantile(0.5)))
 	add("p99", Seconds, took(diff.Latency.Quantile(0.99)))
 	add("sent per second", ByteRate, rate(diff.Bytes))
-	add("requests since the start", Count, float64(r.last.sum.Requests()))
 	add("open connections", Count, float64(m.Connections.Load()))
+	cores := runtime.GOMAXPROCS(0)
+	p.Rows = append(p.Rows, Row{Values: []any{"CPU, in cores", "", nil}})
 	if s.cpu > 0 {
-		add("CPU, in cores", Count, nil)
-		p.Rows[len(p.Rows)-1].Values[1] = fmt.Sprintf("%.2f of %d", s.cpu.Seconds(), runtime.GOMAXPROCS(0))
-		p.Rows[len(p.Rows)-1].Values[2] = s.cpu.Seconds()
+		p.Rows[len(p.Rows)-1].Values = []any{"CPU, in cores", fmt.Sprintf("%.2f of %d", s.cpu.Seconds(), cores), s.cpu.Seconds()}
 	}
-	if s.memory > 0 {
-		add("memory", Bytes, float64(s.memory))
-	}
+	add("memory", Bytes, known(float64(s.memory)))
+	p.Cards = cards(p.Rows, r.seconds, cores)
+	add("up for", Seconds, now.Sub(d.source.Started).Seconds())
+	add("requests since the start", Count, float64(r.last.sum.Requests()))
 	add("answers in the fast lane", Count, float64(m.LaneEntries.Load()))
 	add("their size", Bytes, float64(m.LaneBytes.Load()))
-	add("up for", Seconds, now.Sub(d.source.Started).Seconds())
 	p.Rows = append(p.Rows, Row{Values: []any{"version", d.source.Version, nil}})
-	p.Strips = strips(r.seconds, runtime.GOMAXPROCS(0))
 	return p
+}
+
+// known is a figure that is never zero, or nil where it is.
+func known(v float64) any {
+	if v == 0 {
+		return nil
+	}
+	return v
 }
 
 // latency is the heat strip.

@@ -29,19 +29,21 @@ function show(id, html) {
   const live = document.querySelector(`[data-live="${CSS.escape(id)}"]`);
   if (!live) return;
   morph(live, new DOMParser().parseFromString(html, "text/html").body);
-  const link = document.querySelector(`nav [data-for="${CSS.escape(id)}"]`);
-  if (!link) return; // a page of one panel, which stays
-  byID(id).hidden = link.hidden = html === "";
+  if (document.querySelector('nav [aria-current]')) return; // a page of one panel, which stays
+  byID(id).hidden = html === "";
+  for (const link of document.querySelectorAll(`nav [data-for="${CSS.escape(id)}"]`)) link.hidden = html === "";
 }
 
 // The line at the top: when the figures are from, and a switch to keep them as they are.
 const state = byID("state");
 const time = state.querySelector("time");
+const live = document.querySelector("[data-live]") !== null; // else the page is of one moment
 const pause = document.createElement("input");
 pause.type = "checkbox";
+pause.checked = !live;
 const label = document.createElement("label");
 label.append(pause, " pause");
-state.append(label);
+if (live) state.append(label);
 pause.addEventListener("change", () => (pause.checked ? disconnect() : connect()));
 
 function alive(yes) {
@@ -98,11 +100,13 @@ async function search() {
   asking = false;
   if (filter.value !== words) search();
 }
-filter?.addEventListener("input", search);
-filter?.form.addEventListener("submit", (e) => {
-  e.preventDefault();
-  search();
-});
+if (live) {
+  filter?.addEventListener("input", search);
+  filter?.form.addEventListener("submit", (e) => {
+    e.preventDefault();
+    search();
+  });
+}
 
 // The buttons: the page stays, and says how it ended.
 document.addEventListener("submit", async (e) => {
@@ -130,4 +134,4 @@ document.addEventListener("submit", async (e) => {
   }
 });
 
-connect();
+if (live) connect();

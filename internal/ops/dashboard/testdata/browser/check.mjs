@@ -4,15 +4,10 @@
 //
 // ADMIN and SITE are URLs without a slash at their end. It prints what is wrong and
 // ends with 1, or "ok".
-import { readFile } from "node:fs/promises";
-import { createRequire } from "node:module";
-import { chromium } from "playwright-core";
+import { end, fault, inspect, listen, start, ways } from "./look.mjs";
 
-const [executablePath, admin, site, folder] = process.argv.slice(2);
-const axe = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const faults = [];
-const fault = (what) => faults.push(what);
-const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
+const [path, admin, site, folder] = process.argv.slice(2);
+const browser = await start(path);
 
 // open makes a page whose every request is looked at.
 async function open(options, path = "/dashboard/") {
@@ -21,21 +16,9 @@ async function open(options, path = "/dashboard/") {
   page.on("request", (r) => {
     if (!r.url().startsWith(admin + "/")) fault(`a request left the origin: ${r.url()}`);
   });
-  page.on("console", (m) => {
-    if (m.type() === "error" && !/503|ERR_INCOMPLETE_CHUNKED|ERR_ABORTED/.test(m.text())) fault(`the console says: ${m.text()}`);
-  });
-  page.on("pageerror", (e) => fault(`a script failed: ${e}`));
+  listen(page, path, /503|ERR_INCOMPLETE_CHUNKED|ERR_ABORTED/);
   await page.goto(admin + path, { waitUntil: "load" });
   return page;
-}
-
-async function accessible(page, name) {
-  const context = page.context();
-  // axe is brought in past the page's own policy, which refuses it rightly.
-  const found = await page.evaluate(`(() => { ${axe}; return axe.run(document, { resultTypes: ["violations"] }); })()`);
-  for (const v of found.violations) fault(`${name}: ${v.id}: ${v.help}: ${v.nodes.map((n) => n.html).slice(0, 3).join(" ")}`);
-  if (found.passes.length < 10) fault(`${name}: axe has looked at nothing`);
-  return context;
 }
 
 const cell = (page, panel, n) => page.locator(`#${panel} tbody tr`).locator(`td:nth-child(${n})`);
@@ -89,21 +72,29 @@ await plain.fill("#filter", "missing-2");
 await Promise.all([plain.waitForURL(/filter=missing-2/), plain.press("#filter", "Enter")]);
 if ((await plain.locator("#log tbody tr").count()) !== 1) fault("without scripts the filter does not leave one line");
 
-// Both colours and both widths; each with each where somebody wants to look at them.
-for (const colorScheme of ["light", "dark"]) {
-  for (const width of [360, 1440]) {
-    if (!folder && (colorScheme === "light") !== (width === 360)) continue;
-    const name = `${colorScheme}-${width}`;
-    const one = await open({ viewport: { width, height: 900 }, colorScheme, reducedMotion: "reduce" });
-    await one.locator("#state", { hasText: "live" }).waitFor();
-    if (folder) await one.waitForTimeout(1500);
-    const overflow = await one.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
-    if (overflow > 0) fault(`${name}: the page is ${overflow} pixels wider than the window`);
-    await accessible(one, name);
-    if (folder) await one.screenshot({ path: `${folder}/${name}.png`, fullPage: true });
-    await one.context().close();
+// Both colours and both widths.
+for (const { name, options } of ways) {
+  const one = await open(options);
+  await one.locator("#state", { hasText: "live" }).waitFor();
+  if (folder) await one.waitForTimeout(1500);
+  // Of the key figures no row is shorter than the others.
+  const rows = await one.locator(".card").evaluateAll((cards) => {
+    const rows = {};
+    for (const c of cards) rows[c.offsetTop] = (rows[c.offsetTop] ?? 0) + 1;
+    return Object.values(rows);
+  });
+  if (new Set(rows).size !== 1) fault(`${name}: the rows of key figures have ${rows} cards`);
+  if ((await one.locator("main").innerText()).includes("`")) fault(`${name}: there is a backtick on the page`);
+  await inspect(one, name, folder);
+  for (const own of ["channels", "pictures", "traffic"]) {
+    await one.goto(`${admin}/dashboard/${own}`, { waitUntil: "load" });
+    await inspect(one, `${own}-${name}`, folder);
   }
+  const link = await one.goto(`${admin}/dashboard/channels`).then(() => one.locator("#channels td a").first());
+  if ((await link.innerText()) !== "news") fault(`${name}: there is no channel`);
+  await link.click();
+  await one.locator("#history td", { hasText: "hello" }).waitFor();
+  await inspect(one, `channel-${name}`, folder);
+  await one.context().close();
 }
-await browser.close();
-console.log(faults.length ? faults.join("\n") : "ok");
-process.exit(faults.length ? 1 : 0);
+await end(browser);
