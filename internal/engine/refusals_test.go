@@ -127,8 +127,11 @@ sites:
 				if sniff := res.Header.Get("X-Content-Type-Options"); sniff != "" {
 					got = append(got, sniff)
 				}
-				if c.want == long && strings.Contains(string(body), "<h1>Header too large</h1>") {
+				switch page := string(body); {
+				case c.want == long && strings.Contains(page, "<h1>Header too large</h1>"):
 					body = nil
+				case c.want == bad && w.http1() && strings.Contains(page, "<p>"+strings.TrimPrefix(strings.TrimSpace(bad), "400 "+own)+"</p>"):
+					continue // net/http has not read what the client accepts
 				}
 				if got := strings.Join(append(got, string(body)), " "); got != c.want {
 					w.Errorf("%s, %s: %q, want %q", method, name, got, c.want)

@@ -10,15 +10,9 @@ import (
 	"testing"
 )
 
-// TestUnreadRequests: what cannot be read as a request is answered with a page as well, in
-// the form that the client asks for as far as that can be read, and as HTML where it cannot.
+// TestUnreadRequests: what cannot be read as a request is answered with a page as well.
 func TestUnreadRequests(t *testing.T) {
 	t.Parallel() // it mostly waits
-	const (
-		html = "text/html; charset=utf-8"
-		text = "text/plain; charset=utf-8"
-		json = "application/problem+json"
-	)
 	const rest = "Host: localhost\r\n"
 	everyWay(t, fmt.Sprintf("sites: [{hosts: [localhost, 127.0.0.1], routes: {/: {static: {root: %q}}}}]", folder(t, map[string]string{"index.html": "page"})), func(w *way) {
 		if !w.http1() {
@@ -27,38 +21,29 @@ func TestUnreadRequests(t *testing.T) {
 		for name, c := range map[string]struct {
 			request string
 			status  int
-			kind    string
 			says    string
 		}{
-			"a browser's":     {"GET /a% HTTP/1.1\r\n" + rest + "Accept: text/html,*/*;q=0.8\r\n\r\n", 400, html, "<h1>Bad request</h1>"},
-			"curl's":          {"GET /a% HTTP/1.1\r\n" + rest + "Accept: */*\r\n\r\n", 400, text, "The server does not understand this request."},
-			"a program's":     {"GET /a% HTTP/1.1\r\n" + rest + "accept:application/json\r\n\r\n", 400, json, `"status":400`},
-			"without Accept":  {"GET /a% HTTP/1.1\r\n" + rest + "\r\n", 400, text, "The server does not understand this request."},
-			"HEAD":            {"HEAD /a% HTTP/1.1\r\n" + rest + "Accept: text/html\r\n\r\n", 400, html, ""},
-			"no host":         {"GET / HTTP/1.1\r\nAccept: text/html\r\n\r\n", 400, html, "this request: missing required Host header."},
-			"no request":      {"hello\r\n\r\n", 400, text, "The server does not understand this request."},
-			"half a request":  {"hello\r\n", 400, html, "<h1>Bad request</h1>"},
-			"another version": {"GET / HTTP/3.1\r\n" + rest + "\r\n", 505, text, "unsupported protocol version"},
-			"another coding":  {"POST / HTTP/1.1\r\n" + rest + "Transfer-Encoding: gzip\r\nAccept: text/html\r\n\r\n", 501, html, "no such transfer coding"},
-			"many cookies":    {"GET / HTTP/1.1\r\n" + rest + "Cookie: a=" + strings.Repeat("x", 200<<10) + "\r\n\r\n", 431, html, "Delete the cookies of this site"},
+			"a bare percent":  {"GET /a% HTTP/1.1\r\n" + rest + "Accept: */*\r\n\r\n", 400, "<h1>Bad request</h1>"},
+			"HEAD":            {"HEAD /a% HTTP/1.1\r\n" + rest + "\r\n", 400, "<h1>Bad request</h1>"},
+			"no host":         {"GET / HTTP/1.1\r\n\r\n", 400, "this request: missing required Host header."},
+			"no request":      {"hello\r\n\r\n", 400, "The server does not understand this request."},
+			"another version": {"GET / HTTP/3.1\r\n" + rest + "\r\n", 505, "unsupported protocol version"},
+			"another coding":  {"POST / HTTP/1.1\r\n" + rest + "Transfer-Encoding: gzip\r\n\r\n", 501, "no such transfer coding"},
+			"many cookies":    {"GET / HTTP/1.1\r\n" + rest + "Cookie: a=" + strings.Repeat("x", 200<<10) + "\r\n\r\n", 431, "Delete the cookies of this site"},
 		} {
 			nc := w.dial()
 			if _, err := io.WriteString(nc, c.request); err != nil {
 				w.Fatal(err)
 			}
-			if half, ok := nc.(interface{ CloseWrite() error }); ok && name == "half a request" {
-				_ = half.CloseWrite()
-			}
-			method, _, _ := strings.Cut(c.request, " ")
-			res, err := http.ReadResponse(bufio.NewReader(nc), &http.Request{Method: method})
+			res, err := http.ReadResponse(bufio.NewReader(nc), nil) // of HEAD too: net/http cannot tell
 			if err != nil {
 				w.Errorf("%s: %v", name, err)
 				continue
 			}
 			body, err := io.ReadAll(res.Body)
 			h := res.Header
-			if err != nil || res.StatusCode != c.status || h.Get("Content-Type") != c.kind || !strings.Contains(string(body), c.says) || (len(body) == 0) != (method == "HEAD") || !res.Close ||
-				h.Get("Date") == "" || h.Get("X-Content-Type-Options") != "nosniff" || (h.Get("Content-Security-Policy") != "") != (c.kind == html) {
+			if err != nil || res.StatusCode != c.status || h.Get("Content-Type") != "text/html; charset=utf-8" || !strings.Contains(string(body), c.says) || !res.Close ||
+				h.Get("Date") == "" || h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Content-Security-Policy") == "" {
 				w.Errorf("%s: %s %v\n%s, %v", name, res.Status, h, body, err)
 			}
 			_ = nc.Close()

@@ -15,8 +15,6 @@ type session struct {
 	*Conn
 	left atomic.Bool // net/http was told that the connection has ended
 	over atomic.Bool // it was closed: from here on a loop has it. [http.Server.Close] may close it again.
-
-	piece []byte // what net/http has read last, in its own buffer
 }
 
 // ConnectionState fills [http.Request.TLS].
@@ -42,9 +40,7 @@ func (s *session) Read(p []byte) (int, error) {
 		s.left.Store(true)
 		return 0, io.EOF
 	}
-	n, err := s.Conn.Read(p)
-	s.piece = p[:max(n, 0)]
-	return n, err
+	return s.Conn.Read(p)
 }
 
 // mayLeave reports whether a loop can have the connection: net/http has answered, and nothing

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"strconv"
 
-	"millrace/internal/wire/field"
 	"millrace/internal/wire/pages"
 )
 
@@ -17,10 +16,11 @@ const (
 )
 
 // Write implements [net.Conn]. What net/http cannot read it answers by itself; the client
-// gets the page for that status instead.
+// gets the page for that status instead. It is HTML for everybody, as other servers have it:
+// nobody has read what the client accepts.
 func (s *session) Write(p []byte) (int, error) {
 	if len(p) <= longestUnread && bytes.HasPrefix(p, []byte("HTTP/1.1 ")) {
-		if page := s.unread(p); page != nil {
+		if page := unread(p); page != nil {
 			if _, err := s.Conn.Write(page); err != nil {
 				return 0, err
 			}
@@ -31,39 +31,21 @@ func (s *session) Write(p []byte) (int, error) {
 }
 
 // unread returns the page for an answer of net/http's own, nil for any other.
-func (s *session) unread(answer []byte) []byte {
-	line, again, found := bytes.Cut(answer, []byte(unreadFields))
-	if line = line[len("HTTP/1.1 "):]; !found || len(line) < len("400") {
+func unread(answer []byte) []byte {
+	line, again, found := bytes.Cut(answer[len("HTTP/1.1 "):], []byte(unreadFields))
+	coding := string(again) == "Unsupported transfer encoding"
+	if !found || len(line) < len("400") || line[0] < '4' || bytes.IndexByte(line, '\n') >= 0 || !coding && !bytes.Equal(line, again) {
 		return nil
 	}
 	status, err := strconv.Atoi(string(line[:len("400")]))
-	_, why, _ := bytes.Cut(again, []byte(": ")) // 400 Bad Request: missing required Host header
-	if err != nil || len(why) == 0 && !bytes.Equal(line, again) && status != 501 {
+	if err != nil {
 		return nil
 	}
 	text := ""
-	switch {
-	case status == 501:
-		text = "This server knows no such transfer coding."
-	case len(why) > 0:
+	if _, why, ok := bytes.Cut(again, []byte(": ")); ok { // 400 Bad Request: missing required Host header
 		text = "The server does not understand this request: " + string(why) + "."
+	} else if coding {
+		text = "This server knows no such transfer coding."
 	}
-	return pages.Unread(status, text, formIn(s.piece), bytes.HasPrefix(s.piece, []byte("HEAD ")))
-}
-
-// formIn returns the form that the sender of a header likes best, as far as piece has it. Of
-// a header that is not here as a whole a browser is thought of: its cookies are what makes
-// headers too long.
-func formIn(piece []byte) pages.Form {
-	head, _, whole := bytes.Cut(piece, []byte("\r\n\r\n"))
-	var accept []string
-	for line := range bytes.SplitSeq(head, []byte("\r\n")) {
-		if name, value, ok := bytes.Cut(line, []byte(":")); ok && field.Lower(string(name)) == "accept" {
-			accept = append(accept, string(bytes.TrimSpace(value)))
-		}
-	}
-	if accept == nil && !whole {
-		return pages.HTML
-	}
-	return pages.FormOf(accept)
+	return pages.Unread(status, text)
 }

@@ -79,7 +79,7 @@ func TestHTTP2Malformed(t *testing.T) {
 	}
 }
 
-// A path that is none is refused with the same text over HTTP/1.1 and HTTP/2, and what
+// A path that is none is refused with the same page over HTTP/1.1 and HTTP/2, and what
 // comes of a body behind it is not in the way.
 func TestHTTP2BadTarget(t *testing.T) {
 	r := start(t, plan{})
@@ -89,11 +89,13 @@ func TestHTTP2BadTarget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, _ := io.ReadAll(res.Body)
+	html, _ := io.ReadAll(res.Body)
 	h := r.http2(t)
-	if status, body := h.get(t, 1, "/a%"); status != "400" || body != string(want) {
-		t.Errorf("%s %q, want %q", status, body, want)
+	_ = h.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: asking("/a%", "accept", "text/html"), EndStream: true, EndHeaders: true})
+	if status, body := h.answer(t, 1); status != "400" || body != string(html) {
+		t.Errorf("%s %q, want %q", status, body, html)
 	}
+	const want = "The server does not understand this request. Check the address for mistakes.\n"
 	block := literals(":method", "POST", ":scheme", "https", ":authority", "a.example", ":path", "/%")
 	_ = h.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, BlockFragment: block, EndHeaders: true})
 	_ = h.WriteData(3, false, make([]byte, 1000))

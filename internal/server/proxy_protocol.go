@@ -108,7 +108,7 @@ func (l *listener) rejectProxied(nc net.Conn, err error) {
 		"address", nc.RemoteAddr().String(), "listener", l.url(), "err", err)
 	if errors.Is(err, proxyline.ErrNone) && !l.secure {
 		_ = nc.SetDeadline(time.Now().Add(shedEvery))
-		_, _ = nc.Write(pages.Unread(http.StatusBadRequest, noProxyHeader, pages.HTML, false))
+		_, _ = nc.Write(pages.Unread(http.StatusBadRequest, noProxyHeader))
 		_, _ = io.CopyN(io.Discard, nc, mostPlain) // else it may be reset before the answer is read
 	}
 }

@@ -104,7 +104,7 @@ const (
 // could lose the answer.
 func refusePlain(nc *countedConn) {
 	_ = nc.SetDeadline(time.Now().Add(plainTimeout))
-	_, err := nc.Write(pages.Unread(http.StatusBadRequest, "This port speaks HTTPS: use https:// in the address.", pages.HTML, false))
+	_, err := nc.Write(pages.Unread(http.StatusBadRequest, "This port speaks HTTPS: use https:// in the address."))
 	if err == nil && nc.CloseWrite() == nil {
 		_, _ = io.CopyN(io.Discard, nc, mostPlain)
 	}

@@ -102,7 +102,7 @@ func refusalOfBlock(block []byte, limit int) (no h2.Refusal, form pages.Form) {
 		}
 	}
 	switch {
-	case long && accept == nil: // it may stand behind: see formIn of package lane
+	case long && accept == nil: // it may stand behind, and a browser's cookies are what makes headers too long
 		return h2.TooLong(), pages.HTML
 	case long:
 		return h2.TooLong(), pages.FormOf(accept)

@@ -123,22 +123,19 @@ func Prepare(form Form, status int, text string, wait int) *send.Answer {
 	return a
 }
 
-// Unread returns a whole answer of HTTP/1.1 for a request that could not be read. The
-// connection ends behind it, as nobody knows where a next request would begin. bare: without
-// the body, as for HEAD.
-func Unread(status int, text string, form Form, bare bool) []byte {
-	a := Prepare(form, status, text, 0)
+// Unread returns a whole answer of HTTP/1.1 for a request that could not be read, as HTML. The
+// connection ends behind it, as nobody knows where a next request would begin.
+func Unread(status int, text string) []byte {
+	a := Prepare(HTML, status, text, 0)
 	b := append(strconv.AppendInt([]byte("HTTP/1.1 "), int64(status), 10), ' ')
 	b = append(b, http.StatusText(status)...)
+	delete(a.Header, "Vary") // everybody gets it
 	a.Header["Connection"] = []string{"close"}
 	a.Header["Date"] = []string{time.Now().UTC().Format(http.TimeFormat)}
 	for _, name := range slices.Sorted(maps.Keys(a.Header)) {
 		b = append(append(append(append(b, "\r\n"...), name...), ": "...), a.Header[name][0]...)
 	}
-	if b = append(b, "\r\n\r\n"...); bare {
-		return b
-	}
-	return append(b, a.Body...)
+	return append(append(b, "\r\n\r\n"...), a.Body...)
 }
 
 // idOf returns the id of the request that w answers, "" where it has none.
