@@ -1,5 +1,3 @@
-//go:build ignore
-
 // A slow API to put a cache in front of:
 //
 //	go run examples/everything/api.go                   # on 127.0.0.1:5000
@@ -10,6 +8,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log"
 	"math"
@@ -22,35 +21,45 @@ import (
 )
 
 func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "api:", err)
+		os.Exit(1) //nolint:forbidigo // this is main
+	}
+}
+
+func run(args []string) error {
 	network, address := "tcp", "127.0.0.1:5000"
-	if len(os.Args) > 1 {
-		address = os.Args[1]
+	if len(args) > 0 {
+		address = args[0]
 		if path, ok := strings.CutPrefix(address, "unix:"); ok {
 			network, address = "unix", path
 		}
 	}
 	listener, err := net.Listen(network, address)
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
 	log.Printf("a slow API at %s", listener.Addr())
-	go endWithParent()
+	go closeWithParent(listener)
 	var asked atomic.Int64
 	http.HandleFunc("GET /api/river", func(w http.ResponseWriter, _ *http.Request) {
 		n, now := asked.Add(1), time.Now()
 		time.Sleep(300 * time.Millisecond) // a gauge far away
 		level := 140 + 20*math.Sin(float64(now.Unix())/60)
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"level": %.0f, "unit": "cm", "measured": %q, "asked": %d}`+"\n", level, now.UTC().Format(time.RFC3339), n)
+		_, _ = fmt.Fprintf(w, `{"level": %.0f, "unit": "cm", "measured": %q, "asked": %d}`+"\n", level, now.UTC().Format(time.RFC3339), n)
 	})
-	log.Fatal(http.Serve(listener, nil))
+	if err := http.Serve(listener, nil); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
 }
 
-// endWithParent ends this program when what has started it is gone: go run, ended by
+// closeWithParent ends Serve when what has started this program is gone: go run, ended by
 // SIGTERM, leaves it behind.
-func endWithParent() {
+func closeWithParent(listener net.Listener) {
 	for parent := os.Getppid(); os.Getppid() == parent; {
 		time.Sleep(300 * time.Millisecond)
 	}
-	os.Exit(0)
+	_ = listener.Close()
 }
