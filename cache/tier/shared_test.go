@@ -153,7 +153,7 @@ func TestTouch(t *testing.T) {
 		shared.mu.Unlock()
 
 		used := tiers.Used("key 7", objects[7])
-		time.Sleep(2 * touchEvery)
+		time.Sleep(touchEvery + touchEvery/2)
 		used.Store(true) // by a fast lane
 		time.Sleep(2 * touchEvery)
 		synctest.Wait()
