@@ -131,6 +131,16 @@ type contact struct {
 	listen chan struct{} // tells listen that it is worth while
 }
 
+// took notes how long a server that works has taken. usual follows slowly: one late answer
+// must not have each request wait for as long in the next outage.
+func (c *contact) took(d time.Duration) {
+	before := c.usual.Load()
+	if before == 0 {
+		before = int64(d)
+	}
+	c.usual.Store(before + (int64(d)-before)/8)
+}
+
 type attempt struct {
 	done chan struct{}
 	made bool

@@ -201,3 +201,21 @@ func TestClock(t *testing.T) {
 		t.Errorf("%d lines:\n%s", n, log.String())
 	}
 }
+
+// TestUsual: one late answer changes little of what is taken for usual.
+func TestUsual(t *testing.T) {
+	var c contact
+	for range 50 {
+		c.took(2 * time.Millisecond)
+	}
+	c.took(200 * time.Millisecond)
+	if got := time.Duration(c.usual.Load()); got > 30*time.Millisecond {
+		t.Errorf("after one late answer %v", got)
+	}
+	for range 50 {
+		c.took(40 * time.Millisecond)
+	}
+	if got := time.Duration(c.usual.Load()); got < 35*time.Millisecond || got > 45*time.Millisecond {
+		t.Errorf("after many %v", got)
+	}
+}

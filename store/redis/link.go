@@ -282,7 +282,7 @@ func (r *Redis) probe(l *link) error {
 	}
 	err := r.replica(ctx, l.write)
 	if err == nil {
-		r.contact.usual.Store(int64(time.Since(begin)))
+		r.contact.took(time.Since(begin))
 	}
 	return err
 }
