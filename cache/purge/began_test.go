@@ -54,6 +54,34 @@ func TestBegan(t *testing.T) {
 	})
 }
 
+// TestPublishedTwice: an announcement whose answer was lost is published again, behind a
+// purge. What another machine has stored behind the first one is older than that.
+func TestPublishedTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		line := &station{}
+		h := machine(t, line, "")
+		h.Began("one")
+		other := []byte(`{"id":"other","purge":{"tag":"news"}}`)
+		h.Message(other, false)
+		if s := stateAfter(h, "other"); s != Valid {
+			t.Errorf("before the purge: %v", s)
+		}
+		if err := h.Purge(t.Context(), Selector{URL: "http://a.example/x", Hard: true}); err != nil {
+			t.Fatal(err)
+		}
+		h.Message([]byte(line.said[len(line.said)-1]), false)
+		h.Message(other, false)
+		if s := stateAfter(h, "other"); s != Gone {
+			t.Errorf("what was stored before the purge is %v, want %v", s, Gone)
+		}
+		h.Message([]byte(`{"id":"new","hello":true}`), false)
+		if s := stateAfter(h, "new"); s != Valid {
+			t.Errorf("what was stored behind it is %v", s)
+		}
+		line.end(t, h)
+	})
+}
+
 // TestDoubt: after a start, what is on the disk is used without validation as soon as all
 // announcements of the run were received, if the earlier run of this machine was in it.
 func TestDoubt(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 type order struct {
 	mu       sync.Mutex
 	received []announced       // the latest, oldest first
+	known    map[string]bool   // the ids of received
 	own      map[string]purged // ours that we have not heard yet
 }
 
@@ -63,15 +64,26 @@ func (l *order) receive(id string, index *Index, take func()) {
 	if !l.forget(id) {
 		take()
 	}
+	if l.known[id] {
+		// It was published again, since the answer to the first time was lost. What another
+		// machine has stored behind it may be stored behind the first one alone.
+		return
+	}
 	h := announced{id: id, at: index.Now()}
 	h.floor = h.at
 	for _, o := range l.own {
 		h.floor = min(h.floor, o.at-1)
 	}
 	if len(l.received) >= maxAnnounced {
+		for _, old := range l.received[:maxAnnounced/2] {
+			delete(l.known, old.id)
+		}
 		l.received = append(l.received[:0], l.received[maxAnnounced/2:]...)
 	}
-	l.received = append(l.received, h)
+	if l.known == nil {
+		l.known = map[string]bool{}
+	}
+	l.received, l.known[id] = append(l.received, h), true
 }
 
 // epoch is the last announcement received before a moment of the index.
@@ -91,7 +103,7 @@ func (l *order) epoch(at Time) string {
 func (l *order) restart() map[string]purged {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.received = nil
+	l.received, l.known = nil, nil
 	return maps.Clone(l.own)
 }
 

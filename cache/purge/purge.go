@@ -69,6 +69,8 @@
 // others names the last announcement that it had received when it asked the origin
 // (its epoch), and is used only by who has received that one, too: [Purger.Time].
 // So a machine never uses what is older than a purge that it has not heard of.
+// One that is received twice, since its sender did not learn that it was published, has
+// the place of the first.
 //
 // The shared store's server may lose announcements, with all else that was written
 // last: when it comes back from a snapshot, or when a replica takes over. It cannot
