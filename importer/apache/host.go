@@ -71,6 +71,7 @@ func (im *importer) host(h *host) {
 			im.Used(d)
 		default:
 			im.Used(d)
+			h.Named = d
 			for _, n := range d.Args {
 				im.alias(h, d, n)
 			}

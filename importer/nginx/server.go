@@ -121,6 +121,7 @@ func (im *importer) listen(s *server, d *draft.Directive) {
 
 func (im *importer) names(s *server, d *draft.Directive) {
 	im.Used(d)
+	s.Named = d
 	for _, name := range d.Words() {
 		lower := strings.ToLower(name)
 		expr, isRegex := strings.CutPrefix(name, "~")

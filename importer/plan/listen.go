@@ -56,8 +56,17 @@ func (c *Config) hiddenAnyway(s *Server) bool {
 		!slices.ContainsFunc(c.Servers, func(o *Server) bool { return draft.Widest(o.Plain...) > draft.Widest(s.Plain...) })
 }
 
+// others says what becomes of hosts that no server names, which the original gives to its
+// first server.
+func (c *Config) others() {
+	if len(c.Servers) > 0 && c.Servers[0].Named != nil && !slices.ContainsFunc(c.Servers, func(s *Server) bool { return s.Any || len(s.Names) == 0 }) {
+		c.Partly(c.Servers[0].Named, c.Name+" gave this block, the first, all hosts that no other has: here these get 404. Remove the hosts of its site if it is to answer them")
+	}
+}
+
 // Listeners writes addresses and certificates.
 func (c *Config) Listeners(root *draft.Node) {
+	c.others()
 	c.locals()
 	var plain, secure []string
 	pairs := draft.List()

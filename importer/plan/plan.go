@@ -45,6 +45,7 @@ type Server struct {
 	Line   *draft.Directive // nil: the whole config
 	Listen *draft.Directive // the line that says where it listens; nil: Line
 	Names  []string         // in lower case; *.example.org are all below
+	Named  *draft.Directive // a line that says so, where the first server has all other hosts
 	Any    bool             // it answers for every host that nobody else has
 	Plain  []string         // addresses without TLS, as host:port
 	Secure []string         // addresses with TLS
