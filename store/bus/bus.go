@@ -79,6 +79,9 @@ type Message struct {
 	// From is the client that has published it, if its protocol tells others; nil: a
 	// program, or nobody says. It must not be changed either.
 	From *Member
+	// Tags are what the publisher says of it besides, for clients; nil: nothing. They
+	// must not be changed.
+	Tags map[string]string
 }
 
 // History is what a channel still has.

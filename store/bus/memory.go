@@ -28,10 +28,12 @@ const (
 	sweepBatch = 256
 	// messageCost and channelCost are the bytes that a kept message and a
 	// channel with a history take beside their text.
-	messageCost = 136
+	messageCost = 144
 	channelCost = 384
 	// memberCost is the same of who has published a message.
 	memberCost = 128
+	// tagCost is the same of one tag.
+	tagCost = 64
 )
 
 // Memory is the bus of one process. A channel is kept while it is listened to or has a

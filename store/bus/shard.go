@@ -223,6 +223,9 @@ func cost(m Message) int64 {
 	if m.From != nil { // several messages may share it, and it is counted for each
 		n += memberCost + len(m.From.User) + len(m.From.Info) + len(m.From.InChannel)
 	}
+	for key, value := range m.Tags {
+		n += tagCost + len(key) + len(value)
+	}
 	return int64(n)
 }
 

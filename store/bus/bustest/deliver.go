@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -173,8 +174,14 @@ func (s suite) payloads(t *testing.T) {
 
 func (s suite) from(t *testing.T) {
 	m := s.machine(t, usual())
-	m.listen("a")
+	m.listen("a", "tags")
 	full := &bus.Member{Client: "Nats-Msg-Id: c", User: "日\r\n\x00=", Info: []byte(`{"name":"Ada"}`), InChannel: []byte(`["x"]`)}
+	for i, tags := range []map[string]string{nil, {"a": "", "": "b"}, {"Nats-Msg-Id: x\r\n": "\x00日"}} {
+		m.send(bus.Message{Channel: "tags", Data: []byte("x"), Tags: tags})
+		if got := m.delivered("tags", i+1)[i].Tags; !maps.Equal(got, tags) {
+			t.Errorf("of %v came %v", tags, got)
+		}
+	}
 	for i, from := range []*bus.Member{nil, {}, full} {
 		m.send(bus.Message{Channel: "a", Data: []byte("x"), From: from})
 		if got := m.delivered("a", i+1)[i].From; !reflect.DeepEqual(got, from) {

@@ -20,7 +20,9 @@ import (
 const (
 	idHeader   = "Millrace-Id"   // the ID, as encodeID has it
 	timeHeader = "Millrace-Time" // when it was published, in ms since 1970
-	fromHeader = "Millrace-From" // the client, as JSON in encodeID's way; often missing
+	// The client, and the tags, as JSON in encodeID's way; often missing.
+	fromHeader = "Millrace-From"
+	tagsHeader = "Millrace-Tags"
 	// headerRoom is what headers take beside the ID.
 	headerRoom = 256
 )
@@ -99,32 +101,52 @@ func (b *Bus) wire(p *pending) *nats.Msg {
 			timeHeader:    {strconv.FormatInt(p.message.Time.UnixMilli(), 10)},
 		},
 	}
-	if from := encodeFrom(p.message.From); from != "" {
-		m.Header[fromHeader] = []string{from}
+	for name, value := range about(p.message) {
+		m.Header[name] = []string{value}
 	}
 	return m
 }
 
-// encodeFrom makes the value of a header out of who has published; "" for nobody.
-func encodeFrom(from *bus.Member) string {
-	if from == nil {
-		return ""
+// about are the headers that few messages have.
+func about(m bus.Message) map[string]string {
+	if m.From == nil && len(m.Tags) == 0 {
+		return nil
 	}
-	text, err := json.Marshal(from)
+	headers := map[string]string{}
+	if m.From != nil {
+		headers[fromHeader] = encodeJSON(m.From)
+	}
+	if len(m.Tags) > 0 {
+		headers[tagsHeader] = encodeJSON(m.Tags)
+	}
+	return headers
+}
+
+// aboutSize is how many bytes about makes.
+func aboutSize(m bus.Message) (n int) {
+	for _, value := range about(m) {
+		n += len(value)
+	}
+	return n
+}
+
+// encodeJSON makes the value of a header.
+func encodeJSON(v any) string {
+	text, err := json.Marshal(v)
 	if err != nil {
 		return "" // cannot be: there is nothing in it that has no JSON
 	}
 	return encodeID(string(text))
 }
 
-// decodeFrom is nil for what is no such value.
-func decodeFrom(value string) *bus.Member {
+// decodeJSON is nil for what is no such value.
+func decodeJSON[T any](value string) *T {
 	text, ok := decodeID(value)
-	from := new(bus.Member)
-	if !ok || json.Unmarshal([]byte(text), from) != nil {
+	v := new(T)
+	if !ok || json.Unmarshal([]byte(text), v) != nil {
 		return nil
 	}
-	return from
+	return v
 }
 
 // tooBig reports whether the server would refuse a message.
@@ -133,7 +155,7 @@ func (b *Bus) tooBig(m bus.Message) error {
 	if most <= 0 { // no server has told yet
 		most = 1 << 20
 	}
-	if size := int64(len(m.Data) + 3*len(m.ID) + len(encodeFrom(m.From)) + headerRoom); size > most {
+	if size := int64(len(m.Data) + 3*len(m.ID) + aboutSize(m) + headerRoom); size > most {
 		return fmt.Errorf("%w: %d bytes, and the server takes %d with headers (max_payload)", bus.ErrTooBig, len(m.Data), most)
 	}
 	return nil
@@ -155,7 +177,10 @@ func (s stored) message(channel string) bus.Message {
 	if !ok {
 		id = "nats-" + strconv.FormatUint(s.seq, 36)
 	}
-	m.ID, m.From = id, decodeFrom(s.header.Get(fromHeader))
+	m.ID, m.From = id, decodeJSON[bus.Member](s.header.Get(fromHeader))
+	if tags := decodeJSON[map[string]string](s.header.Get(tagsHeader)); tags != nil {
+		m.Tags = *tags
+	}
 	if ms, err := strconv.ParseInt(s.header.Get(timeHeader), 10, 64); err == nil {
 		m.Time = time.UnixMilli(ms)
 	}

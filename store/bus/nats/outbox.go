@@ -40,7 +40,7 @@ func (o *outbox) init(keep bus.Keep) {
 }
 
 func (p *pending) size() int64 {
-	return int64(len(p.message.Data) + len(p.message.ID) + len(encodeFrom(p.message.From)) + headerRoom)
+	return int64(len(p.message.Data) + len(p.message.ID) + aboutSize(p.message) + headerRoom)
 }
 
 // add puts a publication in, and returns those that have to go for it.
