@@ -176,6 +176,7 @@ func TestCent(t *testing.T) {
 3 2
 107
 1
+{'a': 'b'}
 `
 	if err != nil || string(out) != want {
 		t.Errorf("%v\n got %s\nwant %s", err, out, want)
@@ -205,8 +206,10 @@ api.channels(ChannelsRequest())
 batch = api.batch(BatchRequest(requests=[PublishRequest(channel="news", data={"n": 4}), PublishRequest(channel="other", data={})]))
 print(*(r.offset for r in batch.replies))
 try:
-    api.publish(PublishRequest(channel="news", data={}, tags={"a": "b"}))
+    api.publish(PublishRequest(channel="news", data={}, tags={"a": "b" * 5000}))
 except CentApiResponseError as e:
     print(e.code)
 print(len(api.info(InfoRequest()).nodes))
+api.publish(PublishRequest(channel="news", data={"n": 5}, tags={"a": "b"}))
+print(api.history(HistoryRequest(channel="news", limit=1, reverse=True)).publications[0].tags)
 `

@@ -260,14 +260,24 @@ func (p *apiPublication) line(most int) ([]byte, error) {
 		return nil, centrifuge.Fail(centrifuge.BadRequest, wrong)
 	case len(data) > most:
 		return nil, centrifuge.Fail(centrifuge.BadRequest, fmt.Sprintf("a publication has at most %d bytes", most))
-	case len(p.Tags) > 0:
-		return nil, centrifuge.Fail(centrifuge.BadRequest, "publications have no tags here")
+	case tagBytes(p.Tags) > maxTags:
+		return nil, centrifuge.Fail(centrifuge.BadRequest, fmt.Sprintf("tags have at most %d bytes", maxTags))
 	case p.Version > 0:
 		return nil, centrifuge.Fail(centrifuge.BadRequest, "publications have no versions here")
 	case len(p.IdempotencyKey) > maxIdempotency:
 		return nil, centrifuge.Fail(centrifuge.BadRequest, fmt.Sprintf("an idempotency_key has at most %d bytes", maxIdempotency))
 	}
 	return data, nil
+}
+
+// maxTags is the most bytes of tags: they are kept beside the data.
+const maxTags = 4 << 10
+
+func tagBytes(tags map[string]string) (n int) {
+	for key, value := range tags {
+		n += len(key) + len(value)
+	}
+	return n
 }
 
 // placed is where a publication is.
@@ -281,20 +291,20 @@ func (c *Channels) apiPublish(ctx context.Context, p apiPublication) (any, error
 	if err != nil {
 		return nil, err
 	}
-	return c.apiPut(ctx, p.Channel, data, p.IdempotencyKey)
+	return c.apiPut(ctx, bus.Message{Channel: p.Channel, ID: p.IdempotencyKey, Data: data, Tags: p.Tags})
 }
 
-func (c *Channels) apiPut(ctx context.Context, channel string, data []byte, id string) (any, error) {
-	if err := checkChannel(channel); err != nil {
+func (c *Channels) apiPut(ctx context.Context, m bus.Message) (any, error) {
+	if err := checkChannel(m.Channel); err != nil {
 		return nil, centrifuge.Fail(centrifuge.BadRequest, err.Error())
 	}
-	m, err := c.hub.Publish(ctx, bus.Message{Channel: channel, ID: id, Data: data})
+	published, err := c.hub.Publish(ctx, m)
 	if err != nil {
-		return nil, errorOf(c.unpublished(err, channel))
+		return nil, errorOf(c.unpublished(err, m.Channel))
 	}
-	at := placed{Offset: m.Offset}
-	if m.Offset > 0 {
-		at.Epoch = c.epoch(ctx, channel)
+	at := placed{Offset: published.Offset}
+	if at.Offset > 0 {
+		at.Epoch = c.epoch(ctx, m.Channel)
 	}
 	return at, nil
 }
@@ -315,7 +325,7 @@ func (c *Channels) apiBroadcast(ctx context.Context, p apiPublication) (any, err
 		if id != "" {
 			id += "." + channelKey(channel) // an ID belongs to one publication
 		}
-		at, err := c.apiPut(ctx, channel, data, id)
+		at, err := c.apiPut(ctx, bus.Message{Channel: channel, ID: id, Data: data, Tags: p.Tags})
 		reply := apiReply{Result: at}
 		if err != nil {
 			reply = apiReply{Error: replyError(err)}

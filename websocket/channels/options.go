@@ -29,7 +29,8 @@ type Options struct {
 	// Presence lets clients see who else is in a channel (with permission).
 	Presence bool `yaml:"presence"`
 	// Centrifuge lets clients connect that speak the protocol of Centrifugo's SDKs: below
-	// the route at connection/websocket, in JSON or protobuf.
+	// the route at connection/websocket, http_stream, sse and uni_…. Its server API is at
+	// api/ then, for those who may publish.
 	Centrifuge bool `yaml:"centrifuge"`
 	// PerClient is the most channels that one client may subscribe to.
 	// Default 128.

@@ -283,7 +283,7 @@ func (c *Channels) pushOf(m bus.Message, form centrifuge.Form) *centrifuge.Push 
 }
 
 func (c *Channels) publicationOf(m bus.Message, form centrifuge.Form) *centrifuge.Publication {
-	p := &centrifuge.Publication{Data: m.Data, Offset: m.Offset}
+	p := &centrifuge.Publication{Data: m.Data, Offset: m.Offset, Tags: m.Tags}
 	if m.From != nil {
 		p.Info = infoOf(m.From)
 	}

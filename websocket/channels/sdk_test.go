@@ -484,6 +484,19 @@ func TestSDKAndOthers(t *testing.T) {
 	})
 }
 
+// TestSDKTags: what the server API says of a publication besides.
+func TestSDKTags(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, r *rig) {
+		k := r.dial("")
+		k.say(`{"id":2,"subscribe":{"channel":"news"}}`)
+		if _, err := r.c.hub.Publish(t.Context(), bus.Message{Channel: "news", Data: []byte("1"), Tags: map[string]string{"a": "<b>"}}); err != nil {
+			t.Fatal(err)
+		}
+		k.expect("", `{"push":{"channel":"news","pub":{"data":1,"offset":1,"tags":{"a":"<b>"}}}}`)
+		k.leave()
+	})
+}
+
 // TestSDKForeignData: what another program has put on the bus may be no JSON, and must
 // not break anybody's frames.
 func TestSDKForeignData(t *testing.T) {
