@@ -167,3 +167,18 @@ func (h *Handler) wanted(f format, p params.Params, must bool) wanted {
 	}
 	return wanted{format: f, spec: s, id: id}
 }
+
+// Asked says what a request for an image asks for beside the image, as "w600-rotate=90" or
+// "format=png"; "" for nothing, or where no image is asked for. An error says why it is refused.
+func (o Options) Asked(r *http.Request) (string, error) {
+	o = o.withDefaults()
+	ext := strings.TrimPrefix(strings.ToLower(path.Ext(r.URL.Path)), ".")
+	if ext == "" || !slices.ContainsFunc(o.Extensions, func(e string) bool { return strings.EqualFold(strings.TrimPrefix(e, "."), ext) }) {
+		return "", nil
+	}
+	p, err := o.Params.Parse(r)
+	if err != nil || p.Format == "" {
+		return p.Key(), err
+	}
+	return strings.TrimSuffix("format="+string(p.Format)+"-"+p.Key(), "-"), nil
+}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"millrace/images"
 	"millrace/internal/access/signin"
 	"millrace/internal/config"
 	"millrace/internal/plugin"
@@ -201,11 +202,15 @@ func (e *explainer) job(r *http.Request, route *site.Route, rc config.Route) err
 		e.cold = cmp.Or(e.cold, "what a script answers is not kept")
 		e.ended(0, "php-fpm at %s, or a file of %s", strings.Join(rc.PHP.To, ", "), rc.Static.Root)
 	case rc.Static != nil:
-		return e.static(r, route, *rc.Static, rc.Images != nil)
+		if err := e.static(r, route, *rc.Static, rc.Images != nil); err != nil || rc.Images == nil {
+			return err
+		}
+		e.asksOfImage(r, *rc.Images)
 	case rc.Images != nil:
 		e.Job = "images"
 		e.addStep("job", "images, with originals of another host")
 		e.ended(0, "the best variant that there is of the image")
+		e.asksOfImage(r, *rc.Images)
 	case rc.Cache != nil:
 		e.Job, e.To = "cache", rc.Cache.To
 		e.addStep("job", "cache, in front of %s", strings.Join(e.To, ", "))
@@ -302,6 +307,21 @@ func (w *answerHead) WriteHeader(status int) { w.status = cmp.Or(w.status, statu
 func (w *answerHead) Write(p []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
 	return len(p), nil
+}
+
+// asksOfImage adds a step for the size and what else a URL asks for of an image, or for why it
+// may not.
+func (e *explainer) asksOfImage(r *http.Request, o images.Options) {
+	what, err := o.Asked(r)
+	switch {
+	case e.Status >= http.StatusMultipleChoices: // there is no image
+	case err != nil:
+		e.addStep("job", "images.params: %v", err)
+		e.ended(http.StatusBadRequest, "%v", err)
+		e.cold = cmp.Or(e.cold, "what is refused is not kept")
+	case what != "":
+		e.addStep("job", "the URL asks for the image as %s", what)
+	}
 }
 
 // static adds a step for the file that answers.
