@@ -77,8 +77,10 @@ var layers = [][]room{
 		{"internal/access", "admit signin | challenge password token"},
 	},
 	{
-		{"internal/observe", "accesslog trace | logfile meter redact"},
 		{"store", "bus/bustest bus/nats disk memory redis s3 storetest | . bus"},
+	},
+	{
+		{"internal/observe", "accesslog trace | logfile meter redact"},
 	},
 	{
 		{"internal/process", "confine gogc handover steer"},

@@ -286,6 +286,9 @@ func (h *Handler) Close() error {
 // reached.
 func (h *Handler) SharedDown() bool { return h.tiers.SharedDown() }
 
+// WaitingPurges is how many purges wait until other machines can be told of them.
+func (h *Handler) WaitingPurges() int { return h.purges.Waiting() }
+
 // Measure updates the gauges of what the tiers hold. It is quick; call it right before
 // the meters are read.
 func (h *Handler) Measure() {

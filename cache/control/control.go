@@ -140,6 +140,21 @@ type Stats struct {
 	DiskObjects   int64             `json:"disk_objects"`
 	DiskBytes     int64             `json:"disk_bytes"`
 	Reasons       map[string]uint64 `json:"reasons,omitempty"`
+	Shared        *Shared           `json:"shared,omitempty"`
+}
+
+// Shared are the counters of the store that a cache shares with other machines.
+type Shared struct {
+	Server       string `json:"server"`
+	Up           bool   `json:"up"`
+	Hit          uint64 `json:"hit"`
+	Miss         uint64 `json:"miss"`
+	Calls        uint64 `json:"calls"`
+	Errors       uint64 `json:"errors"`
+	BytesRead    uint64 `json:"bytes_read"`
+	BytesWritten uint64 `json:"bytes_written"`
+	// WaitingPurges are those that other machines have not been told of yet.
+	WaitingPurges int64 `json:"waiting_purges"`
 }
 
 // server answers. C is a type parameter so that a map of *cache.Handler can be
@@ -413,6 +428,14 @@ func (s *server[C]) stats(*http.Request) (any, error) {
 			Reasons: map[string]uint64{},
 		}
 		m.Reasons.Each(func(reason string, n uint64) { st.Reasons[reason] = n })
+		if on := m.Shared.Load(); on != nil && on.Open.Load() > 0 {
+			calls := on.Calls.Snapshot()
+			st.Shared = &Shared{
+				Server: on.Server, Up: on.Down.Load() == 0, Hit: on.Hits.Load(), Miss: on.Misses.Load(),
+				Calls: calls.Count(), Errors: on.Errors.Load(), BytesRead: on.Read.Load(), BytesWritten: on.Written.Load(),
+				WaitingPurges: on.Waiting.Load(),
+			}
+		}
 		list = append(list, st)
 	}
 	return list, nil

@@ -111,6 +111,13 @@ func (b *outbox) ring() {
 	}
 }
 
+// Waiting is how many purges wait until other machines can be told of them.
+func (p *Purger) Waiting() int {
+	p.outbox.mu.Lock()
+	defer p.outbox.mu.Unlock()
+	return len(p.outbox.list)
+}
+
 // waiting reports whether an announcement is in the outbox.
 func (b *outbox) waiting(id string) bool {
 	b.mu.Lock()

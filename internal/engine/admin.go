@@ -36,6 +36,7 @@ func (s *Server) openAdmin(cfg *config.Config) error {
 		Version:   s.options.Version,
 		Revision:  s.options.Revision,
 		Ready:     func() bool { return !s.server.Draining() },
+		Degraded:  s.shared.degraded,
 		Reload:    s.options.Reload,
 		Routes:    s.controls(),
 		Addrs:     s.Addrs,
@@ -76,6 +77,7 @@ func (s *Server) measure() {
 	s.meters.BufferedMemory.Set(memory)
 	s.meters.BufferedFiles.Set(files)
 	s.server.Measure()
+	s.shared.measure()
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	for _, h := range s.graph.caches {

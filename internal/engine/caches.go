@@ -44,7 +44,7 @@ func (b *builder) cache(name string, o cache.Options) (*cache.Handler, error) {
 	h, err := reuseOrOpen(b, k, func() (*cache.Handler, io.Closer, error) {
 		d.Meters = s.meters.Cache(name)
 		d.Purged = func(what purge.Selector) error { return s.forwardPurge(name, what) }
-		return openCache(b.machineName(), o, d)
+		return openCache(b.machineName(), o, d, b.shared("cache of "+name))
 	})
 	if err == nil && !twice {
 		b.next.caches[name] = h
@@ -82,26 +82,28 @@ func cacheNotes(sc config.Site, pattern string, rc config.Route) []string {
 
 // openCache opens a cache and, if it is shared, its connection to other machines, which call
 // this one by its name.
-func openCache(name string, o cache.Options, d cache.Deps) (*cache.Handler, io.Closer, error) {
+func openCache(name string, o cache.Options, d cache.Deps, u *sharedUse) (*cache.Handler, io.Closer, error) {
 	if o.Shared.URL == "" {
 		h, err := cache.New(o, d)
 		return h, h, err
 	}
 	l := &relay{ready: make(chan struct{})}
 	url := o.Shared.Address()
-	shared, err := openShared(url, name, l, d.ErrorLog)
+	shared, err := openShared(url, name, l, u)
 	if err != nil {
 		return nil, nil, err
 	}
+	d.Meters.Shared.Store(u.meters)
 	d.Shared, d.Publish, d.Announce, d.Line, d.Ahead, d.Outbox = shared, shared.Publish, shared.Announce, shared, shared.ClockAhead, outboxOf(url)
 	h, err := cache.New(o, d)
 	l.connect(h, err)
 	if err != nil {
-		return nil, nil, errors.Join(err, shared.Close())
+		return nil, nil, errors.Join(err, u.Close())
 	}
+	u.waits(h.WaitingPurges)
 	return h, closing(func() error {
 		l.cut() // first: what comes from now on finds a cache that is being closed
-		return errors.Join(h.Close(), shared.Close())
+		return errors.Join(h.Close(), u.Close())
 	}), nil
 }
 

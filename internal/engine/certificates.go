@@ -45,8 +45,9 @@ func (b *builder) certificates() error {
 	if o.Shared() {
 		var err error
 		kept, err = reuseOrOpen(b, keyOf("certificates' store", o.Storage), func() (store.Store, io.Closer, error) {
-			s, err := openStore(o.Storage, keptFor, certificateCall, b.server.errors)
-			return s, s, err
+			u := b.shared("certificates")
+			s, err := openStore(o.Storage, keptFor, certificateCall, u)
+			return s, u, err
 		})
 		if err != nil {
 			return fmt.Errorf("storage: %w", err)

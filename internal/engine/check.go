@@ -89,7 +89,7 @@ func routeAside(r config.Route, own func() string) config.Route {
 	}
 	if r.WebSocket != nil && r.WebSocket.Channels != nil {
 		o, channels := *r.WebSocket, *r.WebSocket.Channels
-		channels.Bus, o.Channels = "", &channels
+		channels.Bus, channels.BusName, channels.BusReplicas, o.Channels = "", "", 0, &channels
 		r.WebSocket = &o
 	}
 	return r

@@ -22,6 +22,7 @@ func (s *Server) dashboard() *dashboard.Dashboard {
 		Meters: s.meters, Recent: s.recent, Version: cmp.Or(s.options.Version, "dev"), Started: time.Now(),
 		Gather:       s.measure,
 		Upstreams:    s.upstreams,
+		Stores:       s.shared.list,
 		Certificates: s.Certificates,
 		Maintenance: func() (bool, time.Time) {
 			m := s.Maintenance()

@@ -75,6 +75,7 @@ type Server struct {
 	options Options
 	errors  *slog.Logger
 	meters  *meter.Meters
+	shared  *sharedStores
 	admin   *admin.Admin // nil when off
 	server  *server.Server
 	garbage *gogc.Governor
@@ -163,6 +164,7 @@ func newServer(cfg *config.Config, o Options) *Server {
 		s.errors = slog.Default()
 	}
 	s.errors = slog.New(redact.Handler(s.errors.Handler()))
+	s.shared = &sharedStores{meters: s.meters}
 	s.room = spool.NewRoom(cfg.Buffers, s.errors)
 	s.proofs = []byte(rand.Text()) // 130 bits
 	s.config = cfg

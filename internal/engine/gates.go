@@ -56,7 +56,7 @@ func (b *builder) share(l *admit.Limit, o admit.Rate, key string) error {
 	}
 	url := o.Shared.Address()
 	s, err := reuseOrOpen(b, keyOf("limits", url), func() (*sharedLimits, io.Closer, error) {
-		ask, closer, err := openLimits(url, b.server.errors)
+		ask, closer, err := openLimits(url, b.shared("rate limits"))
 		if err != nil {
 			return nil, nil, err
 		}

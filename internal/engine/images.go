@@ -53,8 +53,13 @@ func (b *builder) images(name string, rc config.Route) (*images.Handler, error) 
 	}
 	if o.Shared != "" {
 		if d.Shared, err = reuseOrOpen(b, keyOf("bucket", o.Shared), func() (*s3.Store, io.Closer, error) {
-			bucket, err := s3.Open(s3.Options{URL: o.Shared, ErrorLog: b.server.errors})
-			return bucket, bucket, err
+			u := b.shared("images")
+			bucket, err := s3.Open(s3.Options{URL: o.Shared, ErrorLog: u.errorLog, Meters: u.counters("s3")})
+			if err != nil {
+				return nil, nil, err
+			}
+			u.opened(bucket)
+			return bucket, u, nil
 		}); err != nil {
 			return nil, err
 		}

@@ -5,7 +5,6 @@ package engine
 import (
 	"context"
 	"io"
-	"log/slog"
 	"time"
 
 	"millrace/internal/access/admit"
@@ -15,37 +14,40 @@ import (
 
 // openShared opens the store that several machines share, whose messages go to l, and which
 // know this one by its name.
-func openShared(url, name string, l *relay, errorLog *slog.Logger) (sharedStore, error) {
-	s, err := redis.Open(redis.Options{URL: url, Name: name, Message: l.message, Began: l.began, Behind: l.behind, ErrorLog: errorLog})
+func openShared(url, name string, l *relay, u *sharedUse) (sharedStore, error) {
+	s, err := redis.Open(redis.Options{URL: url, Name: name, Message: l.message, Began: l.began, Behind: l.behind, ErrorLog: u.errorLog, Meters: u.counters("redis")})
 	if err != nil {
 		return nil, err
 	}
+	u.opened(s)
 	return s, nil
 }
 
 // openRedis opens a Redis as a store alone, which keeps objects for ttl and whose
 // calls take no longer than timeout; 0: its defaults.
-func openRedis(url string, ttl, timeout time.Duration, errorLog *slog.Logger) (store.Store, error) {
-	s, err := redis.Open(redis.Options{URL: url, TTL: ttl, Timeout: timeout, ErrorLog: errorLog})
+func openRedis(url string, ttl, timeout time.Duration, u *sharedUse) (store.Store, error) {
+	s, err := redis.Open(redis.Options{URL: url, TTL: ttl, Timeout: timeout, ErrorLog: u.errorLog, Meters: u.counters("redis")})
 	if err != nil {
 		return nil, err
 	}
+	u.opened(s)
 	return s, nil
 }
 
 // openLimits opens a Redis that machines count together in.
-func openLimits(url string, errorLog *slog.Logger) (admit.Together, io.Closer, error) {
-	s, err := redis.Open(redis.Options{URL: url, Timeout: limitsTimeout, ErrorLog: errorLog})
+func openLimits(url string, u *sharedUse) (admit.Together, io.Closer, error) {
+	s, err := redis.Open(redis.Options{URL: url, Timeout: limitsTimeout, ErrorLog: u.errorLog, Meters: u.counters("redis")})
 	if err != nil {
 		return nil, nil, err
 	}
+	u.opened(s)
 	return func(ctx context.Context, uses []admit.Use) ([]time.Duration, error) {
 		names, costs := make([]string, len(uses)), make([]time.Duration, len(uses))
 		for i, u := range uses {
 			names[i], costs[i] = u.Name, u.Cost
 		}
 		return s.Ahead(ctx, names, costs)
-	}, s, nil
+	}, u, nil
 }
 
 // limitsTimeout is how long an exchange may take; no request waits for it.

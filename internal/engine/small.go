@@ -26,15 +26,15 @@ import (
 // docs/decisions/0022 has the figures.
 var errSmall = errors.New("this millrace was built with -tags small, which leaves out Redis, NATS, automatic certificates, HTTP/3, plugins and the embedded image encoders: build it without")
 
-func openShared(string, string, *relay, *slog.Logger) (sharedStore, error) { return nil, errSmall }
+func openShared(string, string, *relay, *sharedUse) (sharedStore, error) { return nil, errSmall }
 
-func openRedis(string, time.Duration, time.Duration, *slog.Logger) (store.Store, error) {
+func openRedis(string, time.Duration, time.Duration, *sharedUse) (store.Store, error) {
 	return nil, errSmall
 }
 
-func openLimits(string, *slog.Logger) (admit.Together, io.Closer, error) { return nil, nil, errSmall }
+func openLimits(string, *sharedUse) (admit.Together, io.Closer, error) { return nil, nil, errSmall }
 
-func openBus(channels.Options, bus.Keep, *slog.Logger) (bus.Bus, error) { return nil, errSmall }
+func openBus(channels.Options, bus.Keep, *sharedUse) (bus.Bus, error) { return nil, errSmall }
 
 func openCertifier(server.AutoOptions, store.Store, *slog.Logger) (certifier, error) {
 	return nil, errSmall

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"io"
 	"log/slog"
 	"maps"
@@ -168,13 +169,14 @@ func (b *builder) bus(name string, o channels.Options) (routeBus, error) {
 			return routeBus{shared, memory}, shared, nil
 		})
 	}
-	return reuseOrOpen(b, keyOf("bus "+name, []any{o.Bus, o.BusName, keep}), func() (routeBus, io.Closer, error) {
-		n, err := openBus(o, keep, b.server.errors)
+	return reuseOrOpen(b, keyOf("bus "+name, []any{o.Bus, o.BusName, o.BusReplicas, keep}), func() (routeBus, io.Closer, error) {
+		u := b.shared("channels of " + name)
+		n, err := openBus(o, keep, u)
 		if err != nil {
 			return routeBus{}, nil, err
 		}
 		shared := bus.Share(n)
-		return routeBus{Shared: shared}, shared, nil
+		return routeBus{Shared: shared}, closing(func() error { return errors.Join(shared.Close(), u.Close()) }), nil
 	})
 }
 

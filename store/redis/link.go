@@ -154,7 +154,7 @@ func (r *Redis) supervise() {
 	var looked time.Time
 	for {
 		round := r.checks.begun.Add(1)
-		err := r.check()
+		err := plain(r.check())
 		r.note(err)
 		wait := checkEvery
 		if err != nil {

@@ -22,16 +22,19 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/redis/rueidis"
 
 	"millrace/internal/bytesize"
+	"millrace/internal/observe/meter"
 	"millrace/store"
 )
 
@@ -72,6 +75,8 @@ type Options struct {
 	// see Announce. Default: the host's name.
 	Name     string
 	ErrorLog *slog.Logger // nil: slog.Default()
+	// Meters returns the counters for a server; nil: nothing is counted.
+	Meters func(server string) *meter.Store
 }
 
 // Bounds and defaults.
@@ -93,8 +98,9 @@ const (
 
 // Redis is a store.Store.
 type Redis struct {
-	o   Options
-	log *slog.Logger
+	o      Options
+	log    *slog.Logger
+	meters *meter.Store
 	target
 	health   *health
 	link     atomic.Pointer[link] // nil until the server was reached once
@@ -133,9 +139,12 @@ func Open(o Options) (*Redis, error) {
 		return nil, fmt.Errorf("redis: the largest body may have %v, not %v", bytesize.Size(mostLargest), o.Largest)
 	}
 	setDefaults(&o)
-	r := &Redis{o: o, log: o.ErrorLog, target: at, health: newHealth(), calls: make(chan struct{}, mostCalls)}
+	r := &Redis{o: o, log: o.ErrorLog, target: at, meters: new(meter.Store), health: newHealth(), calls: make(chan struct{}, mostCalls)}
 	if r.log == nil {
 		r.log = slog.Default()
+	}
+	if o.Meters != nil {
+		r.meters = o.Meters(r.Server())
 	}
 	r.closing, r.stop = context.WithCancel(context.Background())
 	r.script = rueidis.NewLuaScript(runScript)
@@ -184,6 +193,9 @@ func (r *Redis) Get(ctx context.Context, key string) (*store.Object, error) {
 		value, err = l.read.Do(ctx, l.read.B().Get().Key(name).Build()).AsBytes()
 		return err
 	})
+	if err == nil || errors.Is(err, store.ErrNotFound) {
+		r.meters.Look(err == nil, int64(len(value)))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("getting from redis: %w", err)
 	}
@@ -239,6 +251,20 @@ func (r *Redis) Stats() store.Stats {
 	return s
 }
 
+// Server names the server, without passwords.
+func (r *Redis) Server() string { return strings.Join(r.client.InitAddress, ",") }
+
+// Trouble is why the server cannot be used now; nil: it can.
+func (r *Redis) Trouble() error {
+	if r.health.up() {
+		return nil
+	}
+	if cause := r.health.cause.Load(); cause != nil {
+		return *cause
+	}
+	return errors.New("it has not answered yet")
+}
+
 // Close breaks off all calls under way and waits for all goroutines.
 func (r *Redis) Close() error {
 	r.once.Do(func() {
@@ -273,12 +299,14 @@ func (r *Redis) call(ctx context.Context, key string, do func(context.Context, *
 		}
 		return fmt.Errorf("%w: %d calls are waiting", store.ErrDown, mostCalls)
 	}
-	l := r.link.Load()
+	l, began := r.link.Load(), time.Now()
 	err := do(within, l)
 	if errors.Is(err, rueidis.ErrClosing) && r.link.Load() != l {
 		return fmt.Errorf("%w: another server has taken its place", store.ErrDown) // says nothing about that one
 	}
-	return r.judge(ctx, key, err)
+	err = r.judge(ctx, key, err)
+	r.meters.Call(began, err != nil && !errors.Is(err, store.ErrNotFound) && ctx.Err() == nil)
+	return err
 }
 
 func (r *Redis) refusal(ctx context.Context) error {
@@ -316,9 +344,23 @@ func (r *Redis) judge(ctx context.Context, key string, err error) error {
 	// A call may also fail because another one, that was connecting for both,
 	// was given up by its caller.
 	slow := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, os.ErrDeadlineExceeded)
+	err = plain(err)
 	r.health.failed(key, slow, err)
 	r.heard.wake()
 	return fmt.Errorf("%w: %w", store.ErrDown, err)
+}
+
+// plain says what an end of a connection means: the client tells of it as it comes.
+func plain(err error) error {
+	if ended(err) {
+		return errors.New("it has closed the connection")
+	}
+	return err
+}
+
+// ended reports whether an error means that the other side has closed the connection.
+func ended(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 func (r *Redis) judgeAnswer(key string, answer *rueidis.RedisError) error {

@@ -7,10 +7,12 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/redis/rueidis"
 )
@@ -188,9 +190,73 @@ func (r *Redis) dial(ctx context.Context, address string, d *net.Dialer, config 
 		c, err = (&tls.Dialer{NetDialer: d, Config: own}).DialContext(ctx, network, address)
 	}
 	if err != nil {
-		return nil, err
+		return nil, r.stranger(err)
 	}
-	return &conn{c, context.AfterFunc(r.closing, func() { c.Close() })}, nil
+	made := &conn{c, context.AfterFunc(r.closing, func() { c.Close() })}
+	if err := greet(ctx, made, d.Timeout); err != nil {
+		_ = made.Close() // there is another error already
+		return nil, r.stranger(err)
+	}
+	return made, nil
+}
+
+// greet asks a server that was connected to for a sign of being a Redis. To the client
+// library anything that comes unasked, such as another protocol's greeting, is a mistake of
+// its own.
+func greet(ctx context.Context, c net.Conn, most time.Duration) error {
+	until := time.Now().Add(most)
+	if end, ok := ctx.Deadline(); ok && end.Before(until) {
+		until = end
+	}
+	if err := c.SetDeadline(until); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(c, "*1\r\n$4\r\nPING\r\n"); err != nil {
+		return err
+	}
+	line, err := firstLine(c)
+	switch {
+	case err != nil:
+		return err
+	case line == "+PONG":
+	case strings.HasPrefix(line, "-ERR "), strings.HasPrefix(line, "-DENIED "): // too many clients; protected mode
+		return fmt.Errorf("the server says %.100s", line[1:])
+	case !strings.HasPrefix(line, "-"): // -NOAUTH, for example
+		return errStranger
+	}
+	return c.SetDeadline(time.Time{})
+}
+
+// errStranger tells that a server is no Redis.
+var errStranger = errors.New("what is there does not answer as a Redis does")
+
+// firstLine reads a line, and nothing behind it.
+func firstLine(c net.Conn) (string, error) {
+	var line []byte
+	for b := make([]byte, 1); len(line) < 512; {
+		if _, err := c.Read(b); err != nil {
+			return "", err
+		}
+		if b[0] == '\n' {
+			return strings.TrimSuffix(string(line), "\r"), nil
+		}
+		line = append(line, b[0])
+	}
+	return "", errStranger
+}
+
+// stranger says what to do where a server that never was a Redis may be none.
+func (r *Redis) stranger(err error) error {
+	secure := r.client.TLSConfig != nil
+	switch {
+	case secure && strings.Contains(err.Error(), "first record does not look like"):
+		return errors.New("what is there speaks no TLS: write redis://")
+	case !errors.Is(err, errStranger) && (!ended(err) || r.link.Load() != nil):
+		return plain(err)
+	case secure:
+		return fmt.Errorf("%w: is it one?", errStranger)
+	}
+	return fmt.Errorf("%w: is it one? if it speaks TLS, write rediss://", errStranger)
 }
 
 // conn is a connection that the store's Close closes at once. The client itself

@@ -169,6 +169,7 @@ func (w *writer) Commit(head []byte) error {
 	if err != nil {
 		return fmt.Errorf("writing to redis: %w", err)
 	}
+	w.r.meters.Written.Add(0, uint64(len(value)))
 	return nil
 }
 

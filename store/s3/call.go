@@ -46,11 +46,14 @@ func (s *Store) call(ctx context.Context, size int64, do func(ctx context.Contex
 		}
 		return fmt.Errorf("%w: %d calls are waiting", store.ErrDown, mostCalls)
 	}
+	began := time.Now()
 	err := do(within, func(n int64) { alarm.Reset(s.allowance(n)) })
 	if err != nil && errors.Is(context.Cause(within), errSlow) {
 		err = errSlow
 	}
-	return s.judge(ctx, ups, err)
+	err = s.judge(ctx, ups, err)
+	s.meters.Call(began, err != nil && !errors.Is(err, store.ErrNotFound) && ctx.Err() == nil)
+	return err
 }
 
 // limit is a context that ends with ctx and with the store.
@@ -100,10 +103,17 @@ func (s *Store) judge(ctx context.Context, ups uint64, err error) error {
 	return fmt.Errorf("%w: %w", store.ErrDown, err)
 }
 
-// plain takes the address, which is long, off an error of net/http.
+// plain takes the address, which is long, off an error of net/http, and says in other words
+// what it says about a server that is no S3, or that wants TLS, or wants none.
 func plain(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
-		return u.Err
+		err = u.Err
+	}
+	switch text := err.Error(); {
+	case strings.Contains(text, "HTTP response to HTTPS client"):
+		return errors.New("what is there speaks no TLS: write s3+http://")
+	case strings.Contains(text, "malformed HTTP"):
+		return errors.New("what is there does not answer as an S3 server does: is it one? if it speaks TLS, write s3://")
 	}
 	return err
 }

@@ -5,12 +5,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
@@ -45,7 +47,7 @@ const mostListing = 4 << 20
 
 // newClient makes a client that sends its requests through a transport.
 func newClient(to target, tr http.RoundTripper) (*client, error) {
-	c := &client{to: to, http: &limits{tr}}
+	c := &client{to: to, http: &limits{RoundTripper: tr}}
 	var err error
 	if c.keys, err = to.credentials(); err != nil {
 		return nil, err
@@ -219,13 +221,26 @@ func validRegion(s string) bool {
 
 // limits bounds what the library reads, and says what it would say with the
 // whole address.
-type limits struct{ http.RoundTripper }
+type limits struct {
+	http.RoundTripper
+	answered atomic.Bool // once: it is a server that speaks HTTP
+}
 
 // RoundTrip implements http.RoundTripper.
 func (l *limits) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := l.RoundTripper.RoundTrip(r)
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+	switch {
+	case err == nil:
+		l.answered.Store(true)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		if !l.answered.Load() {
+			return nil, errNoS3
+		}
 		return nil, errNoAnswer
+	}
+	if err == nil && resp.StatusCode < http.StatusInternalServerError && strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") {
+		resp.Body.Close()
+		return nil, fmt.Errorf("%w (status %d)", errPages, resp.StatusCode)
 	}
 	if err == nil && r.URL.Query().Has("list-type") {
 		resp.Body = struct {
@@ -236,4 +251,8 @@ func (l *limits) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-var errNoAnswer = errors.New("the server has closed the connection without an answer")
+var (
+	errNoAnswer = errors.New("the server has closed the connection without an answer")
+	errNoS3     = fmt.Errorf("%w: is it an S3 server? if it speaks TLS, write s3://", errNoAnswer)
+	errPages    = errors.New("what is there answers with a web page: it is no S3 server, or one behind something that answers for it")
+)

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/minio/minio-go/v7"
+
+	"millrace/internal/observe/meter"
 )
 
 // asked is a transport that notes addresses and reaches nothing.
@@ -164,7 +166,7 @@ func TestListing(t *testing.T) {
 		queries = append(queries, r.URL.RawQuery)
 		fmt.Fprint(w, parts[len(queries)-1])
 	})
-	s := &Store{client: c, to: c.to, health: newHealth(), calls: make(chan struct{}, 1), closing: context.Background(), o: Options{Timeout: patience}}
+	s := &Store{client: c, to: c.to, meters: new(meter.Store), health: newHealth(), calls: make(chan struct{}, 1), closing: context.Background(), o: Options{Timeout: patience}}
 	got, err := s.list(t.Context(), "a")
 	if err != nil || len(got) != 2 || got[0].name != "a+b c" || got[0].size != 5 || got[1].name != "d%2F" {
 		t.Fatalf("%+v, %v", got, err)

@@ -71,7 +71,7 @@ func (h *health) recovered() {
 func (s *Store) supervise() {
 	err := s.check()
 	if err == nil && s.health.up() {
-		s.log.Info("s3 answers", "bucket", s.to.bucket)
+		s.log.Info("s3 answers", "server", s.Server())
 	}
 	for {
 		if err == nil && s.health.up() {
@@ -87,7 +87,7 @@ func (s *Store) supervise() {
 		if s.health.up() {
 			s.health.failed(s.health.ups.Load(), false, err)
 		}
-		s.log.Warn("s3 does not work; other tiers go on without it", "error", *s.health.cause.Load())
+		s.log.Warn("s3 does not work; other tiers go on without it", "server", s.Server(), "error", *s.health.cause.Load())
 		var pause backoff
 		for {
 			if !sleep(s.closing, pause.next()) {
@@ -98,7 +98,7 @@ func (s *Store) supervise() {
 			}
 		}
 		s.health.recovered()
-		s.log.Info("s3 answers", "bucket", s.to.bucket)
+		s.log.Info("s3 answers", "server", s.Server())
 	}
 }
 

@@ -28,6 +28,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"millrace/internal/bytesize"
+	"millrace/internal/observe/meter"
 	"millrace/store"
 )
 
@@ -46,6 +47,8 @@ type Options struct {
 	// second for each MiB that it moves. Default 2s.
 	Timeout  time.Duration
 	ErrorLog *slog.Logger // nil: slog.Default()
+	// Meters returns the counters for a server and its bucket; nil: nothing is counted.
+	Meters func(server string) *meter.Store
 }
 
 // Bounds and defaults.
@@ -83,6 +86,7 @@ type Store struct {
 	log       *slog.Logger
 	client    *client
 	transport *http.Transport
+	meters    *meter.Store
 	health    *health
 	refused   rate.Sometimes // log lines about writes that the server does not allow
 	calls     chan struct{}
@@ -112,9 +116,12 @@ func Open(o Options) (*Store, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = defaultTimeout
 	}
-	s := &Store{o: o, to: to, log: o.ErrorLog, health: newHealth(), calls: make(chan struct{}, mostCalls), refused: rate.Sometimes{Interval: betweenLines}}
+	s := &Store{o: o, to: to, log: o.ErrorLog, meters: new(meter.Store), health: newHealth(), calls: make(chan struct{}, mostCalls), refused: rate.Sometimes{Interval: betweenLines}}
 	if s.log == nil {
 		s.log = slog.Default()
+	}
+	if o.Meters != nil {
+		s.meters = o.Meters(s.Server())
 	}
 	s.memory.most, s.spooled.most = mostMemory, mostSpooled
 	if s.transport, err = to.transport(); err != nil {
@@ -149,6 +156,11 @@ func (s *Store) Get(ctx context.Context, key string) (*store.Object, error) {
 		o, err = s.read(body, size, key)
 		return err
 	})
+	if err == nil {
+		s.meters.Look(true, o.Size)
+	} else if errors.Is(err, store.ErrNotFound) {
+		s.meters.Look(false, 0)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("getting from s3: %w", err)
 	}
@@ -168,6 +180,17 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 
 // Stats implements store.Store. S3 has no figures: only Down is told.
 func (s *Store) Stats() store.Stats { return store.Stats{Down: !s.health.up()} }
+
+// Server names the server and the bucket, without the keys.
+func (s *Store) Server() string { return s.to.host + "/" + s.to.bucket }
+
+// Trouble is why the bucket cannot be used now; nil: it can.
+func (s *Store) Trouble() error {
+	if s.health.up() {
+		return nil
+	}
+	return *s.health.cause.Load()
+}
 
 // Close breaks off all calls under way and waits for all goroutines.
 func (s *Store) Close() error {

@@ -101,6 +101,7 @@ func (w *writer) Commit(head []byte) error {
 	if err != nil {
 		return fmt.Errorf("writing to s3: %w", err)
 	}
+	w.s.meters.Written.Add(0, uint64(total))
 	return nil
 }
 

@@ -45,6 +45,9 @@ type Options struct {
 	Bus string `yaml:"bus"`
 	// BusName is the same on all machines that share channels. Default millrace.
 	BusName string `yaml:"bus_name"`
+	// BusReplicas is how many servers of a cluster of NATS keep each publication: 1, 3 or 5.
+	// Default 1 for a bus that is new; one that is there keeps what it has.
+	BusReplicas int `yaml:"bus_replicas"`
 }
 
 // History says how much of each channel is kept.
@@ -116,6 +119,13 @@ func (o Options) Check() map[string]error {
 		faults["bus_name"] = errors.New("bus_name does nothing without a bus: write bus: nats://host:4222")
 	} else if strings.ContainsFunc(o.BusName, notInName) {
 		faults["bus_name"] = fmt.Errorf("%q cannot be the name of a bus: letters, digits, - and _ only", o.BusName)
+	}
+	switch {
+	case o.BusReplicas == 0:
+	case o.Bus == "":
+		faults["bus_replicas"] = errors.New("bus_replicas does nothing without a bus: write bus: nats://host:4222")
+	case o.BusReplicas != 1 && o.BusReplicas != 3 && o.BusReplicas != 5:
+		faults["bus_replicas"] = fmt.Errorf("%d servers cannot agree by a majority better than one fewer: use 1, 3 or 5", o.BusReplicas)
 	}
 	return faults
 }

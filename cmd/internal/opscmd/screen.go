@@ -254,6 +254,7 @@ func (s *screen) lines() []string {
 	}{
 		{"cache", []string{"route", "state", "hit_ratio", "misses", "errors", "upstream_p99_seconds", "objects", "memory_bytes"}},
 		{"upstreams", []string{"server", "state", "running", "waiting", "latency_seconds", "requests", "failed"}},
+		{"stores", []string{"server", "state", "use", "waiting", "errors", "p99_seconds", "hits", "misses"}},
 		{"images", []string{"route", "variants_served", "converted", "failed", "waiting", "running", "took_p99_seconds"}},
 		{"websockets", []string{"route", "open", "messages_in", "messages_out", "queued_bytes", "dropped", "lag_p99_seconds"}},
 		{"plugins", []string{"module", "requests", "busy", "refused", "traps", "timeouts", "uploads"}},

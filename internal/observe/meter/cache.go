@@ -32,6 +32,8 @@ type Cache struct {
 	DiskObjects  Gauge
 
 	Reasons Reasons // why requests were bypassed or answers not kept
+
+	Shared atomic.Pointer[Store] // of the machines that share it; nil: there is none
 }
 
 // Reasons counts by a few words that the program knows. The zero value is ready.

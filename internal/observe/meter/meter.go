@@ -173,6 +173,7 @@ type Meters struct {
 	webSockets registry[WebSocket]
 	images     registry[Images]
 	plugins    registry[Plugin]
+	stores     registry[Store]
 }
 
 // New makes an empty set of meters.

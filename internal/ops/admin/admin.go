@@ -65,6 +65,9 @@ type Deps struct {
 	// Ready says whether the server takes requests; once it drains, /healthz
 	// answers 503. nil means always.
 	Ready func() bool
+	// Degraded says what this server does without, which other machines share: it is
+	// said behind the 200 of /healthz. nil, or "": nothing.
+	Degraded func() string
 	// Reload reads the config again and returns once it is in use, or why it
 	// is not; it counts its outcome itself (it is not always called from
 	// here). It is never called twice at once by this package. nil means that

@@ -164,6 +164,9 @@ func (c *collector) collect(p *exposition.Page) {
 	for _, m := range c.meters.Plugins() {
 		collectPlugin(p, m)
 	}
+	for _, m := range c.meters.Stores() {
+		collectStore(p, m)
+	}
 	if c.certificates == nil {
 		return
 	}

@@ -107,6 +107,15 @@ func counted() *meter.Meters {
 	ws.Closed.Add("client 1000")
 	ws.Closed.Add("server 1012")
 	ws.Dropped.Add("slow")
+	shared := m.Store("redis", "10.0.0.1:6379", "cache of /")
+	for i, g := range []*meter.Gauge{&shared.Open, &shared.Down, &shared.Waiting} {
+		g.Set(int64(91 + i))
+	}
+	for i, c := range []*meter.Counter{&shared.Errors, &shared.Hits, &shared.Misses, &shared.Read, &shared.Written} {
+		c.Add(0, uint64(94+i))
+	}
+	shared.Calls.Observe(1, 100*time.Millisecond)
+	m.Store("redis", "10.0.0.2:6379", "not in use any more")
 	return m
 }
 
@@ -171,14 +180,22 @@ func TestMetrics(t *testing.T) {
 		`millrace_cache_upstream_duration_seconds_sum{route="blog.example/api/"}`:            0.1,
 		`millrace_cache_upstream_duration_seconds_bucket{route="blog.example/api/",le="10"}`: 1,
 
-		`millrace_plugin_requests_total{module="token.wasm"}`:                  91,
-		`millrace_plugin_failures_total{module="token.wasm",reason="busy"}`:    92,
-		`millrace_plugin_failures_total{module="token.wasm",reason="trap"}`:    93,
-		`millrace_plugin_failures_total{module="token.wasm",reason="timeout"}`: 94,
-		`millrace_plugin_failures_total{module="token.wasm",reason="upload"}`:  95,
-		`millrace_plugin_failures_total{module="token.wasm",reason="start"}`:   96,
-		`millrace_plugin_instances{module="token.wasm",state="busy"}`:          97,
-		`millrace_plugin_instances{module="token.wasm",state="allowed"}`:       98,
+		`millrace_store_up{server="10.0.0.1:6379",store="redis",use="cache of /"}`:                              0,
+		`millrace_store_waiting{server="10.0.0.1:6379",store="redis",use="cache of /"}`:                         93,
+		`millrace_store_errors_total{server="10.0.0.1:6379",store="redis",use="cache of /"}`:                    94,
+		`millrace_store_reads_total{result="hit",server="10.0.0.1:6379",store="redis",use="cache of /"}`:        95,
+		`millrace_store_reads_total{result="miss",server="10.0.0.1:6379",store="redis",use="cache of /"}`:       96,
+		`millrace_store_bytes_total{direction="read",server="10.0.0.1:6379",store="redis",use="cache of /"}`:    97,
+		`millrace_store_bytes_total{direction="written",server="10.0.0.1:6379",store="redis",use="cache of /"}`: 98,
+		`millrace_store_call_duration_seconds_count{server="10.0.0.1:6379",store="redis",use="cache of /"}`:     1,
+		`millrace_plugin_requests_total{module="token.wasm"}`:                                                   91,
+		`millrace_plugin_failures_total{module="token.wasm",reason="busy"}`:                                     92,
+		`millrace_plugin_failures_total{module="token.wasm",reason="trap"}`:                                     93,
+		`millrace_plugin_failures_total{module="token.wasm",reason="timeout"}`:                                  94,
+		`millrace_plugin_failures_total{module="token.wasm",reason="upload"}`:                                   95,
+		`millrace_plugin_failures_total{module="token.wasm",reason="start"}`:                                    96,
+		`millrace_plugin_instances{module="token.wasm",state="busy"}`:                                           97,
+		`millrace_plugin_instances{module="token.wasm",state="allowed"}`:                                        98,
 
 		`millrace_websocket_connections_opened_total{route="chat.example/live/"}`:                      61,
 		`millrace_websocket_connections_refused_total{route="chat.example/live/"}`:                     62,

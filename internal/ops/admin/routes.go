@@ -76,7 +76,7 @@ func newHandler(d Deps, allowed hosts, gated func(http.Handler) http.Handler) (h
 	front := indexOf(d.Routes)
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, front) })
 	mux.Handle("GET /metrics", exposition.Handler(newCollector(d).collect, maxScrapes, scrapeTimeout))
-	mux.HandleFunc("GET /healthz", healthz(d.Ready))
+	mux.HandleFunc("GET /healthz", healthz(d.Ready, d.Degraded))
 	mux.HandleFunc("POST /reload", reload(d.Reload))
 	mux.HandleFunc("POST /upgrade", upgrade(d.Upgrade))
 	mux.HandleFunc("GET /addrs", addrs(d.Addrs))
@@ -144,13 +144,21 @@ func text(w http.ResponseWriter, status int, s string) {
 	_, _ = io.WriteString(w, s)
 }
 
-func healthz(ready func() bool) http.HandlerFunc {
+// healthz answers 200 also where a shared store is down: all machines would else be taken
+// out of service at once, which go on without it.
+func healthz(ready func() bool, degraded func() string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		if ready != nil && !ready() {
 			text(w, http.StatusServiceUnavailable, "draining\n")
 			return
 		}
-		text(w, http.StatusOK, "ok\n")
+		answer := "ok\n"
+		if degraded != nil {
+			if what := degraded(); what != "" {
+				answer += "degraded: not reached: " + what + "\n"
+			}
+		}
+		text(w, http.StatusOK, answer)
 	}
 }
 

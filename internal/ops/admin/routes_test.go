@@ -50,6 +50,19 @@ func TestHealthzWhileDraining(t *testing.T) {
 	}
 }
 
+// TestHealthzDegraded: a server that goes on without a shared store takes requests, and
+// says so in the first line as always.
+func TestHealthzDegraded(t *testing.T) {
+	what := ""
+	_, c, url := start(t, Options{Listen: "127.0.0.1:0"}, Deps{Degraded: func() string { return what }})
+	for _, want := range []string{"ok\n", "ok\ndegraded: not reached: redis (cache of /)\n"} {
+		if status, body := ask(t, c, request(t, "GET", url+"/healthz")); status != 200 || body != want {
+			t.Errorf("status %d %q, want %q", status, body, want)
+		}
+		what = "redis (cache of /)"
+	}
+}
+
 func TestReload(t *testing.T) {
 	var fail error
 	_, c, url := start(t, Options{Listen: "127.0.0.1:0"}, Deps{Reload: func() error { return fail }})

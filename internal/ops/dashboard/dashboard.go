@@ -69,6 +69,7 @@ type Source struct {
 
 	Gather       func() // sets gauges that are not kept up to date
 	Upstreams    func() []Upstream
+	Stores       func() []Store
 	Certificates func() []Certificate
 	Maintenance  func() (on bool, since time.Time)
 	Draining     func() bool

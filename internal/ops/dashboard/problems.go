@@ -11,7 +11,7 @@ import (
 const problemsID = "problems"
 
 // problems is what is wrong, and what to do about it.
-func (d *Dashboard) problems(now time.Time, upstreams []Upstream, certs []Certificate) Panel {
+func (d *Dashboard) problems(now time.Time, upstreams []Upstream, certs []Certificate, shared []Store) Panel {
 	p := Panel{
 		ID: problemsID, Title: "What is wrong", Empty: "Nothing that this server knows of.",
 		Columns: []Column{{Key: "what", Name: "what"}, {Key: "do", Name: "what to do"}},
@@ -54,9 +54,10 @@ func (d *Dashboard) problems(now time.Time, upstreams []Upstream, certs []Certif
 			say(level, do, "%s", what)
 		}
 	}
-	for _, ws := range s.Meters.WebSockets() {
-		if ws.BusDown.Load() != 0 {
-			say(Bad, "See whether NATS can be reached; clients here go on with each other.", "the WebSockets of %s do not reach other machines", ws.Route)
+	for _, one := range shared {
+		if one.Trouble != "" {
+			what, do := one.down()
+			say(Bad, do, "%s", what)
 		}
 	}
 	if s.Troubles != nil {

@@ -29,9 +29,13 @@ func (d *Dashboard) build(now time.Time) []Panel {
 	if d.source.Certificates != nil {
 		certs = d.source.Certificates()
 	}
+	var shared []Store
+	if d.source.Stores != nil {
+		shared = d.source.Stores()
+	}
 	all := []Panel{
 		d.summary(now),
-		d.problems(now, upstreams, certs),
+		d.problems(now, upstreams, certs, shared),
 		d.latency(),
 		d.traffic(),
 		d.caches(),
@@ -39,6 +43,7 @@ func (d *Dashboard) build(now time.Time) []Panel {
 		d.webSockets(),
 		d.plugins(),
 		servers(upstreams),
+		stores(shared),
 		certificates(certs),
 		d.protocols(look),
 		counted("urls", "Top URLs", "path", "URL", look.Paths, look.Usual),

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,6 +24,11 @@ const (
 	// firstPause and longestPause lie between attempts to reach a server.
 	firstPause   = 50 * time.Millisecond
 	longestPause = 5 * time.Second
+	// firstLook is how long the server may take to tell of the stream, for the first
+	// shortLooks times: while a cluster chooses another leader, nobody answers, not even
+	// late. Then it may take longer each time.
+	firstLook  = 500 * time.Millisecond
+	shortLooks = 20
 )
 
 // pause is the time before an attempt: growing, and random by half, so that
@@ -46,11 +53,11 @@ const (
 
 // link is the state of the connection as the supervisor sees it.
 type link struct {
-	mu        sync.Mutex
-	phase     phase
-	changed   chan struct{} // closed at the next change of phase
-	lastState string        // the last State that the listener got
-	since     time.Time     // up
+	mu      sync.Mutex
+	phase   phase
+	changed chan struct{} // closed at the next change of phase
+	trouble error         // the last State that the listener got, or errStarting
+	since   time.Time     // up
 
 	// dials counts connections, and is ahead of caughtUp while nothing is known
 	// about what was missed before the latest. What comes meanwhile is held back.
@@ -65,8 +72,11 @@ type link struct {
 func (l *link) init() {
 	l.changed = make(chan struct{})
 	l.wake = make(chan struct{}, 1)
-	l.lastState = "nothing"
+	l.trouble = errStarting
 }
+
+// errStarting is the state before anybody has looked.
+var errStarting = errors.New("it has not answered yet")
 
 // note changes something that the supervisor has to look at, and wakes it.
 func (l *link) note(f func()) {
@@ -139,13 +149,13 @@ func (b *Bus) connect() error {
 		nats.ErrorHandler(b.failed),
 	)
 	if err != nil {
-		return fmt.Errorf("connecting to NATS at %s: %w", b.where(), err)
+		return fmt.Errorf("connecting to NATS at %s: %w", b.Server(), err)
 	}
 	b.nc = nc
 	b.js, err = jetstream.New(nc, jetstream.WithPublishAsyncTimeout(ackTimeout), jetstream.WithDefaultTimeout(askTimeout))
 	if err != nil {
 		nc.Close()
-		return fmt.Errorf("using JetStream at %s: %w", b.where(), err)
+		return fmt.Errorf("using JetStream at %s: %w", b.Server(), err)
 	}
 	return nil
 }
@@ -169,8 +179,8 @@ func (d *dialer) Dial(network, address string) (net.Conn, error) {
 // delivered.
 func (l *link) inStep() bool { return l.dials.Load() == l.caughtUp.Load() }
 
-// where names the servers without passwords.
-func (b *Bus) where() string {
+// Server names the servers, without passwords.
+func (b *Bus) Server() string {
 	var all []string
 	for part := range strings.SplitSeq(b.o.URL, ",") {
 		if u, err := url.Parse(strings.TrimSpace(part)); err == nil {
@@ -186,7 +196,7 @@ func (b *Bus) failed(_ *nats.Conn, _ *nats.Subscription, err error) {
 		b.link.note(func() { b.link.missed = true })
 		return
 	}
-	b.log.Warn("nats", "servers", b.where(), "error", err)
+	b.log.Warn("nats", "servers", b.Server(), "error", err)
 }
 
 // run supervises: it brings the connection into step, again after every
@@ -204,9 +214,11 @@ func (b *Bus) run() {
 			continue
 		}
 		b.link.set(syncing)
-		if err := b.sync(dials); err != nil {
+		if err := b.sync(dials, min(firstLook<<min(max(failures-shortLooks, 0), 8), askTimeout)); err != nil {
 			b.isDown(err)
-			b.sleep(pause(failures))
+			if !errors.Is(err, context.DeadlineExceeded) { // else it has taken time enough
+				b.sleep(pause(failures))
+			}
 			failures++
 			continue
 		}
@@ -217,10 +229,18 @@ func (b *Bus) run() {
 }
 
 func (b *Bus) noServer() error {
-	if err := b.nc.LastError(); err != nil {
-		return fmt.Errorf("%w: NATS at %s: %w", bus.ErrDown, b.where(), err)
+	switch err := b.nc.LastError(); {
+	case err == nil:
+	case errors.Is(err, nats.ErrNoInfoReceived), strings.Contains(err.Error(), "HTTP/1."), strings.Contains(err.Error(), "protocol"):
+		return fmt.Errorf("%w: what is at %s is no NATS server", bus.ErrDown, b.Server())
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("%w: what is at %s closes the connection: is it a NATS server, and does it want TLS (tls://)?", bus.ErrDown, b.Server())
+	case os.IsTimeout(err), errors.Is(err, nats.ErrTimeout):
+		return fmt.Errorf("%w: what is at %s takes connections and says nothing: is it a NATS server, and not stopped?", bus.ErrDown, b.Server())
+	default:
+		return fmt.Errorf("%w: NATS at %s: %w", bus.ErrDown, b.Server(), err)
 	}
-	return fmt.Errorf("%w: NATS at %s does not answer; does nats-server -js run there?", bus.ErrDown, b.where())
+	return fmt.Errorf("%w: NATS at %s does not answer; does nats-server -js run there?", bus.ErrDown, b.Server())
 }
 
 // isDown tells the listener and the log that the others cannot be reached, unless they
@@ -229,22 +249,22 @@ func (b *Bus) isDown(err error) {
 	if b.ctx.Err() != nil {
 		return
 	}
-	b.notifyState(err.Error(), err)
+	b.notifyState(err)
 	b.link.set(down)
 }
 
-func (b *Bus) notifyState(text string, err error) {
+func (b *Bus) notifyState(err error) {
 	b.link.mu.Lock()
-	known := b.link.lastState == text
-	b.link.lastState = text
+	last := b.link.trouble
+	b.link.trouble = err
 	b.link.mu.Unlock()
-	if known {
+	if err == nil && last == nil || err != nil && last != nil && err.Error() == last.Error() {
 		return
 	}
 	if err != nil {
-		b.log.Warn("channels of other machines are not reached; local delivery goes on", "error", err)
+		b.log.Warn("channels of other machines are not reached; local delivery goes on", "servers", b.Server(), "error", err)
 	} else {
-		b.log.Info("channels of other machines are reached", "servers", b.where())
+		b.log.Info("channels of other machines are reached", "servers", b.Server())
 	}
 	b.listener.State(err)
 }
@@ -259,12 +279,13 @@ func (b *Bus) sleep(d time.Duration) {
 }
 
 // sync brings this machine into step with the stream: makes the stream if need
-// be, catches up, empties the outbox, and then says that all is well.
-func (b *Bus) sync(dials uint64) error {
+// be, catches up, empties the outbox, and then says that all is well. look is how long the
+// server may take to tell of the stream.
+func (b *Bus) sync(dials uint64, look time.Duration) error {
 	ctx, cancel := context.WithCancel(b.ctx)
 	defer cancel()
 	before := b.order.highest()
-	info, err := b.ensure(ctx)
+	info, err := b.ensure(ctx, look)
 	if err != nil {
 		return err
 	}
@@ -282,7 +303,7 @@ func (b *Bus) sync(dials uint64) error {
 			break
 		}
 	}
-	b.notifyState("", nil)
+	b.notifyState(nil)
 	return nil
 }
 

@@ -45,6 +45,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"millrace/internal/observe/meter"
 	"millrace/store/bus"
 )
 
@@ -95,16 +96,20 @@ type Options struct {
 	// channel, for two minutes, which History does not show. The machine that
 	// makes the stream decides; others change it to theirs.
 	Keep bus.Keep
-	// Replicas of the stream in a cluster of NATS servers. Default 1.
+	// Replicas is how many servers of a cluster of NATS keep the stream: 1, 3 or 5. 0: as
+	// many as it has; one that is made has 1.
 	Replicas int
 	// ErrorLog is told of interruptions; nil is slog.Default().
 	ErrorLog *slog.Logger
+	// Meters returns the counters for the servers; nil: nothing is counted.
+	Meters func(server string) *meter.Store
 }
 
 // Bus implements [bus.Bus].
 type Bus struct {
 	o         Options
 	log       *slog.Logger
+	meters    *meter.Store
 	id        string // this machine's, anew each time
 	seed      maphash.Seed
 	seq       atomic.Uint64 // of IDs made here
@@ -175,10 +180,12 @@ func Open(o Options) (*Bus, error) {
 	if !namePattern.MatchString(o.Name) {
 		return nil, fmt.Errorf("the name %q of the stream has other characters than letters, digits, - and _, or more than 64", o.Name)
 	}
-	o.Replicas = cmp.Or(o.Replicas, 1)
-	b := &Bus{o: o, log: o.ErrorLog, id: strings.ToLower(rand.Text()[:12]), seed: maphash.MakeSeed(), asks: make(chan struct{}, asksAtOnce)}
+	b := &Bus{o: o, log: o.ErrorLog, meters: new(meter.Store), id: strings.ToLower(rand.Text()[:12]), seed: maphash.MakeSeed(), asks: make(chan struct{}, asksAtOnce)}
 	if b.log == nil {
 		b.log = slog.Default()
+	}
+	if o.Meters != nil {
+		b.meters = o.Meters(b.Server())
 	}
 	b.window = o.duplicates()
 	b.ctx, b.cancel = context.WithCancel(context.Background())
@@ -278,6 +285,16 @@ func (b *Bus) close(wait time.Duration) error {
 	}
 	return nil
 }
+
+// Trouble is why the other machines cannot be reached now; nil: they can.
+func (b *Bus) Trouble() error {
+	b.link.mu.Lock()
+	defer b.link.mu.Unlock()
+	return b.link.trouble
+}
+
+// Waiting is how many publications wait until the server takes them.
+func (b *Bus) Waiting() int { return b.outbox.count() }
 
 // ended returns ErrClosed once the bus closes.
 func (b *Bus) ended() error {

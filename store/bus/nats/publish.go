@@ -81,11 +81,14 @@ func (b *Bus) Publish(ctx context.Context, m bus.Message) (bus.Message, error) {
 // send sends a publication and waits until it is confirmed. ErrDown says that
 // this did not happen, and that it may be tried again.
 func (b *Bus) send(ctx context.Context, p *pending) (uint64, error) {
+	began := time.Now()
 	f, err := b.dispatch(p)
 	if err != nil {
 		return 0, err
 	}
-	return b.confirmed(ctx, f)
+	seq, err := b.confirmed(ctx, f)
+	b.meters.Call(began, err != nil && !errors.Is(err, context.Canceled))
+	return seq, err
 }
 
 // dispatch sends a publication.
@@ -95,6 +98,7 @@ func (b *Bus) dispatch(p *pending) (jetstream.PubAckFuture, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: publishing: %w", bus.ErrDown, err)
 	}
+	b.meters.Written.Add(0, uint64(len(p.message.Data)))
 	return f, nil
 }
 

@@ -125,7 +125,9 @@ func (b *Bus) request(ctx context.Context, what string, question, answer any) er
 	if err != nil {
 		return fmt.Errorf("asking %s: %w", what, err)
 	}
+	began := time.Now()
 	m, err := b.nc.RequestWithContext(ctx, "$JS.API."+what, body)
+	b.meters.Call(began, err != nil && !errors.Is(err, context.Canceled))
 	if errors.Is(err, nats.ErrNoResponders) {
 		return errors.New("JetStream is not enabled there: start the server with nats-server -js -sd FOLDER")
 	}
@@ -212,12 +214,15 @@ func (b *Bus) fly() {
 }
 
 // ensure makes the stream, or changes it to what we want.
-func (b *Bus) ensure(ctx context.Context) (info, error) {
+func (b *Bus) ensure(ctx context.Context, look time.Duration) (info, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	want := b.o.config()
-	s, err := b.js.Stream(ctx, b.o.Name)
+	looking, looked := context.WithTimeout(ctx, look)
+	s, err := b.js.Stream(looking, b.o.Name)
+	looked()
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		want.Replicas = max(want.Replicas, 1)
 		want.Description = fmt.Sprintf(remark, 0, rand.Text()[:6])
 		s, err = b.js.CreateStream(ctx, want)
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another machine was quicker
@@ -226,12 +231,15 @@ func (b *Bus) ensure(ctx context.Context) (info, error) {
 	}
 	switch {
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled):
-		return info{}, fmt.Errorf("%w: NATS at %s runs without JetStream: start it with nats-server -js -sd FOLDER", bus.ErrDown, b.where())
+		return info{}, fmt.Errorf("%w: NATS at %s runs without JetStream: start it with nats-server -js -sd FOLDER", bus.ErrDown, b.Server())
 	case err != nil:
-		return info{}, fmt.Errorf("%w: making the stream %s: %w", bus.ErrDown, b.o.Name, err)
+		return info{}, fmt.Errorf("%w: making the stream %s: %w", bus.ErrDown, b.o.Name, b.advise(err))
 	}
 	have := newInfo(*s.CachedInfo(), "")
 	want.Description = have.config.Description
+	if b.o.Replicas == 0 { // it may have been given more by hand
+		want.Replicas = have.config.Replicas
+	}
 	if alike(have.config, want) {
 		return have, nil
 	}
@@ -246,9 +254,23 @@ func (b *Bus) ensure(ctx context.Context) (info, error) {
 func (b *Bus) update(ctx context.Context, want jetstream.StreamConfig) (info, error) {
 	s, err := b.js.UpdateStream(ctx, want)
 	if err != nil {
-		return info{}, fmt.Errorf("%w: changing the stream %s: %w", bus.ErrDown, b.o.Name, err)
+		return info{}, fmt.Errorf("%w: changing the stream %s: %w", bus.ErrDown, b.o.Name, b.advise(err))
 	}
 	return newInfo(*s.CachedInfo(), ""), nil
+}
+
+// What a server answers that has not enough others for the replicas of a stream.
+const (
+	noPeers   jetstream.ErrorCode = 10005
+	noCluster jetstream.ErrorCode = 10074
+)
+
+// advise says what to do about an error of the server.
+func (b *Bus) advise(err error) error {
+	if refused, ok := errors.AsType[*jetstream.APIError](err); ok && b.o.Replicas > 1 && (refused.ErrorCode == noPeers || refused.ErrorCode == noCluster) {
+		return fmt.Errorf("%w: %d replicas need as many servers of one cluster with JetStream; see that they run, or set fewer", err, b.o.Replicas)
+	}
+	return err
 }
 
 // describe changes the remark to other limits.

@@ -276,6 +276,7 @@ func (w *worker) deliver(c *channel, s stored) {
 	}
 	c.seen = s.seq
 	w.b.order.saw(s.seq)
+	w.b.meters.Read.Add(0, uint64(len(s.data)))
 	key := s.header.Get(nats.MsgIdHdr)
 	w.mu.Lock()
 	p := w.pending[key]
