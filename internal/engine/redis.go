@@ -41,12 +41,17 @@ func openLimits(url string, u *sharedUse) (admit.Together, io.Closer, error) {
 		return nil, nil, err
 	}
 	u.opened(s)
-	return func(ctx context.Context, uses []admit.Use) ([]time.Duration, error) {
-		names, costs := make([]string, len(uses)), make([]time.Duration, len(uses))
+	return func(ctx context.Context, uses []admit.Use) ([]admit.Standing, error) {
+		counts := make([]redis.Count, len(uses))
 		for i, u := range uses {
-			names[i], costs[i] = u.Name, u.Cost
+			counts[i] = redis.Count(u)
 		}
-		return s.Ahead(ctx, names, costs)
+		counted, err := s.Count(ctx, counts)
+		standings := make([]admit.Standing, len(counted))
+		for i, c := range counted {
+			standings[i] = admit.Standing(c)
+		}
+		return standings, err
 	}, u, nil
 }
 

@@ -60,7 +60,7 @@ func (c *Conn) applyGate(as choice, q *request, b []byte, now time.Time, s *Sett
 	switch {
 	case v.Passes():
 		return as
-	case !r.gate.plain || v.Proof != "" || v.Caught || s.Tracer != nil || q.repeats(hdrAccept):
+	case v.Later || !r.gate.plain || v.Proof != "" || v.Caught || s.Tracer != nil || q.repeats(hdrAccept):
 		return choice{}
 	case v.Denied:
 		c.lane.meters.Refused.Address.Add(c.shard, 1)

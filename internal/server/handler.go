@@ -128,7 +128,7 @@ func (s *Server) handler(v *visit, came *http.Request, q *message.Request, warmU
 	if v.gate != nil && !warmUp { // else the request is the server's own
 		job := h
 		h = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if v.admit(q) {
+			if v.admit(q, true) {
 				job.ServeHTTP(w, r)
 			} else {
 				v.refuse(w, r)

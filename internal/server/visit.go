@@ -179,8 +179,9 @@ func (v *visit) prepare(q *message.Request) {
 	}
 }
 
-// admit asks the gate, once, and reports whether the request is let in.
-func (v *visit) admit(q *message.Request) bool {
+// admit asks the gate, once, and reports whether the request is let in. waits: that may
+// take a moment; otherwise the gate may have to be asked again (asked is false).
+func (v *visit) admit(q *message.Request, waits bool) bool {
 	switch {
 	case v.gate == nil:
 		return true
@@ -189,7 +190,10 @@ func (v *visit) admit(q *message.Request) bool {
 		v.proves = true
 	default:
 		about := v.gate.About(q, v.client, v.began)
-		v.verdict = v.gate.Ask(&about)
+		about.Waits = waits
+		if v.verdict = v.gate.Ask(&about); v.verdict.Later {
+			return false
+		}
 	}
 	v.asked = true
 	return !v.proves && v.verdict.Passes()
@@ -365,7 +369,7 @@ func (s *Server) Forward(q *lane.ForwardRequest) (started lane.RoundTrip, sent b
 		return nil, false
 	}
 	v.prepare(h)
-	if h.Length > v.bodyLimit() || !v.admit(h) || v.mark.Exported() { // its steps are noted
+	if h.Length > v.bodyLimit() || !v.admit(h, false) || v.mark.Exported() { // its steps are noted
 		return v, false
 	}
 	v.through = true

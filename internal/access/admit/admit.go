@@ -85,6 +85,9 @@ type Request struct {
 	Values [MaxRates][]byte // of the fields that Header names; empty where there are none
 	more   [MaxRates][]string
 	Agent  []byte // User-Agent, where LooksAtAgent
+	// Waits: the decision may take a moment, where other machines have a part in it. An
+	// event loop must not wait.
+	Waits bool
 
 	cookies []string // with the proofs it has
 }
@@ -113,10 +116,11 @@ type Verdict struct {
 	Wait   time.Duration // until it may ask again
 	Caught bool          // the reason is that the client has requested a trap
 	Proof  string        // why a proof is needed; "" for none
+	Later  bool          // nothing is decided, nor counted: ask with Request.Waits
 }
 
 // Passes reports whether the request is admitted.
-func (v Verdict) Passes() bool { return !v.Denied && v.Limit == nil && v.Proof == "" }
+func (v Verdict) Passes() bool { return !v.Denied && v.Limit == nil && v.Proof == "" && !v.Later }
 
 // Ask decides about a request, and counts it if it is admitted.
 func (g *Gate) Ask(q *Request) Verdict {
@@ -134,9 +138,19 @@ func (g *Gate) Ask(q *Request) Verdict {
 			return Verdict{Proof: why}
 		}
 	}
+	if !q.Waits {
+		for i, l := range o.Rates { // before any of them counts the request
+			if l.mustBorrow(q.Client, q.Now, q.Values[i], q.more[i]) {
+				return Verdict{Later: true}
+			}
+		}
+	}
 	for i, l := range o.Rates {
-		if wait := l.takeEach(q.Client, q.Now, q.Values[i], q.more[i]); wait > 0 {
+		switch wait, later := l.takeEach(q.Client, q.Now, q.Values[i], q.more[i], q.Waits); {
+		case wait > 0:
 			return Verdict{Limit: l, Wait: wait}
+		case later:
+			return Verdict{Later: true}
 		}
 	}
 	return Verdict{}
@@ -152,6 +166,7 @@ func (g *Gate) Admit(w http.ResponseWriter, r *http.Request, client netip.Addr) 
 		return g.TakeProof(w, r, client, now), true
 	}
 	about := g.About(&q, client, now)
+	about.Waits = true
 	if v = g.Ask(&about); v.Passes() {
 		return v, false
 	}
@@ -165,6 +180,7 @@ func (g *Gate) TakeProof(w http.ResponseWriter, r *http.Request, client netip.Ad
 		var q message.Request
 		q.Of(r)
 		about := g.open.About(&q, client, now)
+		about.Waits = true
 		v = g.open.Ask(&about)
 	}
 	if !v.Passes() {

@@ -38,9 +38,10 @@ type Rate struct {
 	Header string `yaml:"header"`
 	// Except are addresses and networks that are not counted.
 	Except []string `yaml:"except"`
-	// Shared is a Redis or Valkey where machines put together what they count. No request waits for it: each machine tells the
-	// others ten times a second what it has let pass. Between two times, and
-	// while Redis is down, each machine lets a client have the whole rate.
+	// Shared is a Redis or Valkey where machines put together what they count. Each machine
+	// lets a twentieth of the burst pass by itself, at least one request, and tells the
+	// others ten times a second; more it borrows there first, for which a request waits, at
+	// most 250 ms. While Redis is down, each machine lets a client have the whole rate.
 	Shared store.Shared `yaml:"shared"`
 }
 
@@ -131,6 +132,7 @@ type Limit struct {
 
 	shared     *Shared // nil: of this process alone
 	sharedName string
+	unasked    int64 // how many requests of a client pass between two exchanges without asking
 }
 
 // Limit puts a rate into force. key says which one it is: what a limit of the
@@ -190,40 +192,66 @@ func valuesOf(lines []field.Line, name string) (one []byte, more []string) {
 	return one, more
 }
 
+// mustBorrow reports whether a request has to borrow from other machines what it takes,
+// which may take a moment.
+func (l *Limit) mustBorrow(client netip.Addr, now time.Time, value []byte, more []string) bool {
+	if l.shared == nil || len(more) >= maxValues {
+		return false
+	}
+	if key, counted := l.key(client, value); counted && l.shared.mustBorrow(l, key, now) {
+		return true
+	}
+	return slices.ContainsFunc(more, func(v string) bool { return l.mustBorrow(client, now, []byte(v), nil) })
+}
+
 // takeEach is take for a request that has several values of the limit's field: all
 // of them must have something left. Nobody needs more than a few.
-func (l *Limit) takeEach(client netip.Addr, now time.Time, value []byte, more []string) time.Duration {
+func (l *Limit) takeEach(client netip.Addr, now time.Time, value []byte, more []string, waits bool) (wait time.Duration, later bool) {
 	if len(more) >= maxValues {
-		return time.Duration(l.interval)
+		return time.Duration(l.interval), false
 	}
-	wait := l.take(client, now, value)
+	wait, later = l.ask(client, now, value, waits)
 	for _, v := range more {
-		wait = max(wait, l.take(client, now, []byte(v)))
+		w, unsure := l.ask(client, now, []byte(v), waits)
+		wait, later = max(wait, w), later || unsure
 	}
-	return wait
+	return wait, later
 }
 
 // take counts a request, or says how long its client has to wait.
 func (l *Limit) take(client netip.Addr, now time.Time, value []byte) time.Duration {
-	if !l.except.Empty() && l.except.Has(client) {
-		return 0
+	wait, _ := l.ask(client, now, value, true)
+	return wait
+}
+
+// ask is take, for who may not wait for other machines either: then nothing is counted where
+// that is needed, and later is true.
+func (l *Limit) ask(client netip.Addr, now time.Time, value []byte, waits bool) (wait time.Duration, later bool) {
+	key, counted := l.key(client, value)
+	switch {
+	case !counted:
+		return 0, false
+	case l.shared != nil:
+		return l.shared.take(l, key, client, value, now, waits)
 	}
-	key := l.id
+	return l.table.take(key, now, l.interval, l.ahead), false
+}
+
+// key is what a request is counted as in the table; counted: it is.
+func (l *Limit) key(client netip.Addr, value []byte) (key uint64, counted bool) {
+	if !l.except.Empty() && l.except.Has(client) {
+		return 0, false
+	}
 	switch {
 	case l.together:
+		return l.id, true
 	case l.header != "" && len(value) > 0:
-		key = l.table.hash(^key, value) // never the same as an address
+		return l.table.hash(^l.id, value), true // never the same as an address
 	case !client.IsValid(): // of a UNIX socket: all clients are behind it
-		return 0
-	default:
-		var b [8]byte
-		key = l.table.hash(key, address(&b, client))
+		return 0, false
 	}
-	wait := l.table.take(key, now, l.interval, l.ahead)
-	if wait == 0 && l.shared != nil {
-		l.shared.note(l, key, client, value)
-	}
-	return wait
+	var b [8]byte
+	return l.table.hash(l.id, address(&b, client)), true
 }
 
 // address is what a client is counted as: its IPv4 address, or the /64 of its

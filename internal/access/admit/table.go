@@ -84,6 +84,15 @@ func (t *Table) take(key uint64, now time.Time, interval, ahead int64) time.Dura
 	return 0
 }
 
+// wait is how long a request would have to wait, without counting it.
+func (t *Table) wait(key uint64, now time.Time, ahead int64) time.Duration {
+	at := int64(now.Sub(t.start))
+	s := t.of(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Duration(max(0, s.find(key).due-at-ahead))
+}
+
 // raise sets how far a client is ahead of its rate, if other machines know more of its
 // requests than this one.
 func (t *Table) raise(key uint64, now time.Time, ahead int64) {
