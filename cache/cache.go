@@ -53,6 +53,8 @@ type Deps struct {
 	Line     purge.Line
 	// Ahead is how far this machine's clock is ahead of Shared's; nil: not at all.
 	Ahead func() time.Duration
+	// Leases are those of the machines that share it, for Options.Coalesce.
+	Leases fetch.Leases
 	// Outbox is a folder for purges that Publish has failed for, until they are
 	// published; it may be that of several caches with the same Publish. Empty:
 	// beside Options.Disk, or if that is empty as well, in memory.
@@ -171,8 +173,11 @@ func (h *Handler) open(o Options, d Deps) (err error) {
 		return err
 	}
 	h.proxy.Share(d.Room)
+	if o.Coalesce != CoalesceShared {
+		d.Leases = nil
+	}
 	h.fetches = fetch.NewFetcher(fetch.Config{
-		Proxy: h.proxy, Upstream: way, Rules: h.rules, Tiers: h.tiers, Purges: h.purges,
+		Proxy: h.proxy, Upstream: way, Rules: h.rules, Tiers: h.tiers, Purges: h.purges, Leases: d.Leases,
 		Languages: o.Languages, Tags: tags, Hidden: h.hidden, CORS: h.cors != nil, Dictionaries: o.Dictionaries, Name: statusName,
 		Meters: d.Meters, ErrorLog: d.ErrorLog, Context: h.life.ctx, Start: h.life.running.Go,
 	})

@@ -38,6 +38,7 @@ type exchange struct {
 	version lane.Version // of the key, and of all purges: taken before anything is looked up
 	purges  lane.Version
 
+	distrusted      bool   // what is stored was purged, or not trusted, when it was looked up
 	unsure          bool   // what is sent is not what the next such request may get: not for the lane
 	cut             bool   // this machine does not hear of purges: nothing for the lane either
 	far             bool   // the range is far from what has come: see stream
@@ -81,6 +82,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		step := trace.Begin(r.Context(), trace.Lookup)
 		o, state = h.lookup(&x)
 		step.End("memory", nil)
+		x.distrusted = state != purge.Valid
 		use := rfc9111.Miss
 		if o != nil {
 			use = o.Use(x.demand, x.began, state)

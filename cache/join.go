@@ -113,12 +113,13 @@ func (x *exchange) lead(t *fetch.Fetch, o *object.Object) bool {
 }
 
 // why is the reason for a fetch, as Cache-Status names it (RFC 9211, 2.2). o is what
-// is stored; nil: nothing. What was purged softly is stale, however young.
+// is stored; nil: nothing. What was purged softly is stale, however young, and also where
+// it was only not trusted for a moment: after a restart of Redis, for example.
 func (x *exchange) why(o *object.Object) string {
 	switch {
 	case o == nil:
 		return "uri-miss"
-	case o.Stale(x.began) || o.State(x.h.purges.Index()) != purge.Valid:
+	case o.Stale(x.began) || x.distrusted || o.State(x.h.purges.Index()) != purge.Valid:
 		return "stale"
 	}
 	return "request"

@@ -70,6 +70,12 @@ type Options struct {
 	DiskSize bytesize.Size `yaml:"disk_size"`
 	// Shared is a Redis or Valkey that several machines share.
 	Shared store.Shared `yaml:"shared"`
+	// Coalesce says whose requests for the same answer wait for one fetch: "machine",
+	// those of this machine, or "shared", those of all machines that share a store. Then
+	// a machine waits for another's fetch and takes the answer from there, for at most
+	// twice the time that answers take; if the other dies, it asks after two seconds.
+	// Default machine.
+	Coalesce string `yaml:"coalesce"`
 	// Largest is the size of the largest answer that is kept. Default 64MiB,
 	// with a disk 1GiB. Without a disk none is kept that is larger than a
 	// sixteenth of memory.
@@ -82,6 +88,12 @@ type Options struct {
 	// NoCompress leaves answers as the upstream encoded them.
 	NoCompress bool `yaml:"no_compress"`
 }
+
+// What Coalesce may be.
+const (
+	CoalesceMachine = "machine"
+	CoalesceShared  = "shared"
+)
 
 const (
 	// DefaultMemory is the memory of a cache, in bytes, when Options name none.
@@ -118,6 +130,12 @@ func (o Options) Check() map[string]error {
 	}
 	if o.Memory != 0 && o.Memory < tier.MinMemory {
 		faults["memory"] = fmt.Errorf("memory of %s holds nothing: at least %s", o.Memory, bytesize.Size(tier.MinMemory))
+	}
+	switch {
+	case o.Coalesce != "" && o.Coalesce != CoalesceMachine && o.Coalesce != CoalesceShared:
+		faults["coalesce"] = fmt.Errorf("%q is unknown: use machine or shared", o.Coalesce)
+	case o.Coalesce == CoalesceShared && o.Shared.URL == "":
+		faults["coalesce"] = errors.New("coalesce: shared does nothing without a store that machines share: name one with shared")
 	}
 	if o.DiskSize != 0 && o.Disk == "" {
 		faults["disk_size"] = errors.New("disk_size without a folder: name one with disk")

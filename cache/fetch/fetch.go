@@ -62,6 +62,7 @@ type Config struct {
 	Rules        *rules.Rules
 	Tiers        *tier.Tiers
 	Purges       *purge.Purger
+	Leases       Leases           // of the machines that share a store; nil: each asks for itself
 	Languages    []string         // see rfc9111.Normal
 	Tags         []string         // fields of an answer with purge tags, canonical
 	Hidden       []string         // fields that no client gets, those among them
@@ -137,6 +138,7 @@ type Fetch struct {
 	out     *upstream.Request // to the upstream
 	sent    time.Time         // when it left
 	started *proxy.RoundTrip  // what a loop has started, for the goroutine; nil: nothing
+	lease   *lease            // keeps other machines from asking; nil: it does not
 
 	// Between the leader and the goroutine, from Start on.
 	over   chan struct{}         // closed when the fetch has ended

@@ -34,6 +34,7 @@ func (t *Fetch) begin(ctx context.Context, a *upstream.Answer, v verdict) Outcom
 	o := v.object
 	if v.reason != "" || o.Stale(time.Now()) {
 		t.fill.Detach() // who comes now has to ask again (RFC 9111, 4)
+		t.release(noteNone)
 	}
 	body := fill.NewBody(fill.BodyOptions{
 		Expected: a.Length,

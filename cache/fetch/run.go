@@ -44,13 +44,10 @@ func (t *Fetch) run() {
 	}()
 	ctx = trace.With(ctx, t.Trace)
 	if !t.pass && t.started == nil {
-		if o, where := t.find(ctx); o != nil {
-			if o.Use(t.Demand, time.Now(), o.State(t.c.Purges.Index())) == rfc9111.Serve {
-				t.fill.Settle(Outcome{Object: o, How: where})
-				return
-			}
-			t.stored = append([]*object.Object{o}, t.stored...)
+		if t.fromTiers(ctx) || t.c.Leases != nil && t.elsewhere(ctx) {
+			return
 		}
+		defer t.release(noteNone) // unless that was done with another note
 	}
 	handed = t.ask(ctx, true)
 }
@@ -208,6 +205,7 @@ func (t *Fetch) deliver(ctx context.Context, a *upstream.Answer, reason string) 
 
 // makePrivate has all who wait, but for the leader, ask for themselves.
 func (t *Fetch) makePrivate(reason string) Outcome {
+	t.release(noteNone)
 	if !t.pass && t.lasting(reason) {
 		t.fetcher.passes.add(passKey(t.Key, t.Personal))
 	}

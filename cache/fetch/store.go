@@ -117,7 +117,19 @@ func (t *Fetch) commit(o *object.Object, body *fill.Body, keep, unseen bool) {
 	done.Body = body.Bytes()
 	t.fetcher.passes.remove(t.Key)
 	if t.c.Tiers.Put(t.Key, done) {
-		t.c.Tiers.WriteNew(t.Key, done)
+		t.write(done)
+	}
+}
+
+// write has the slower tiers take an object. Where other machines wait for it, it is there
+// when they are told.
+func (t *Fetch) write(o *object.Object) {
+	if t.lease == nil {
+		t.c.Tiers.WriteNew(t.Key, o)
+		return
+	}
+	if t.c.Tiers.WriteNow(t.c.Context, t.Key, o) {
+		t.release(noteStored)
 	}
 }
 
@@ -154,6 +166,9 @@ func (t *Fetch) validated(notModified http.Header, received time.Time) bool {
 		t.fill.Detach()
 	}
 	t.fill.Settle(Outcome{Object: next, How: "validated", Status: http.StatusNotModified})
+	if t.lease != nil {
+		t.write(next)
+	}
 	return true
 }
 

@@ -45,6 +45,15 @@ func (t *Tiers) WriteLater(key string, o *object.Object) {
 	}
 }
 
+// WriteNow is WriteLater that waits until it is written. It reports whether other machines
+// find it now.
+func (t *Tiers) WriteNow(ctx context.Context, key string, o *object.Object) (shared bool) {
+	return o.Disk == "" && o.Kept.CompareAndSwap(false, true) && t.write(ctx, entry{key, o})
+}
+
+// Name is what a key is called in the slower tiers.
+func (t *Tiers) Name(key string) string { return t.o.Prefix + key }
+
 // Write writes what is queued, in goroutines that start begins. They end after
 // [Tiers.Stop], with what waits then, or with ctx.
 func (t *Tiers) Write(ctx context.Context, start func(func())) {
@@ -78,8 +87,8 @@ func (t *Tiers) writeUntilStop(ctx context.Context) {
 }
 
 // write puts one object into the slower tiers. That it cannot is not a loss: it
-// is in memory, and the upstream has it.
-func (t *Tiers) write(ctx context.Context, e entry) {
+// is in memory, and the upstream has it. shared is whether the shared store has taken it.
+func (t *Tiers) write(ctx context.Context, e entry) (shared bool) {
 	epoch := t.o.Order.Epoch(e.object.Owner.At)
 	lasts := t.lasts(e.object, time.Now())
 	for _, to := range []store.Store{t.o.Disk, t.o.Shared} {
@@ -92,7 +101,7 @@ func (t *Tiers) write(ctx context.Context, e entry) {
 		}
 		head, err := e.object.Encode(epoch, ahead)
 		if err != nil {
-			return
+			return false
 		}
 		w, err := to.Create(ctx, t.storeKey(e.key, e.object), e.object.Size)
 		if err != nil {
@@ -107,7 +116,9 @@ func (t *Tiers) write(ctx context.Context, e entry) {
 			continue
 		}
 		index(ctx, to, t.o.Prefix+e.key, e.object, lasts)
+		shared = to == t.o.Shared
 	}
+	return shared
 }
 
 const (

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"millrace/cache"
+	"millrace/cache/fetch"
 	"millrace/cache/purge"
 	"millrace/internal/config"
 	"millrace/internal/route/site"
@@ -94,7 +95,7 @@ func openCache(name string, o cache.Options, d cache.Deps, u *sharedUse) (*cache
 		return nil, nil, err
 	}
 	d.Meters.Shared.Store(u.meters)
-	d.Shared, d.Publish, d.Announce, d.Line, d.Ahead, d.Outbox = shared, shared.Publish, shared.Announce, shared, shared.ClockAhead, outboxOf(url)
+	d.Shared, d.Leases, d.Publish, d.Announce, d.Line, d.Ahead, d.Outbox = shared, shared, shared.Publish, shared.Announce, shared, shared.ClockAhead, outboxOf(url)
 	h, err := cache.New(o, d)
 	l.connect(h, err)
 	if err != nil {
@@ -111,6 +112,7 @@ func openCache(name string, o cache.Options, d cache.Deps, u *sharedUse) (*cache
 // messages through it.
 type sharedStore interface {
 	store.Store
+	fetch.Leases
 	purge.Line
 	Publish(ctx context.Context, message []byte) error
 	Announce(ctx context.Context, message []byte) (await func(context.Context) (missing []string, err error), err error)

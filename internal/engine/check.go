@@ -77,7 +77,7 @@ func routeAside(r config.Route, own func() string) config.Route {
 	}
 	if r.Cache != nil {
 		o := *r.Cache
-		if o.Shared = (store.Shared{}); o.Disk != "" {
+		if o.Shared, o.Coalesce = (store.Shared{}), ""; o.Disk != "" {
 			o.Disk = own()
 		}
 		r.Cache = &o
