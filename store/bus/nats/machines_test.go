@@ -14,6 +14,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"millrace/internal/observe/meter"
 	"millrace/store/bus"
 )
 
@@ -110,7 +111,7 @@ func (*simMachine) Members(string) []bus.Member { return nil }
 
 func (s *simStream) start(t *testing.T, channels []string) *simMachine {
 	m := &simMachine{
-		Bus: &Bus{o: Options{Name: "test"}, log: slog.New(slog.DiscardHandler), seed: maphash.MakeSeed()},
+		Bus: &Bus{o: Options{Name: "test"}, log: slog.New(slog.DiscardHandler), meters: new(meter.Store), seed: maphash.MakeSeed()},
 		s:   s, wire: make(chan arrived, 100_000), t: t, seen: map[string]uint64{}, count: map[string]int{}, reset: map[string]bool{},
 	}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
