@@ -156,8 +156,8 @@ func TestPrefix(t *testing.T) {
 		})
 		servertest.Eventually(t, site+" listens", r.heard.Load)
 		roundTrip(t, r, "key", site)
-		if ahead, err := r.Ahead(t.Context(), []string{"client"}, []time.Duration{time.Minute}); err != nil || ahead[0] > time.Minute {
-			t.Errorf("%s counts from %v: %v", site, ahead, err)
+		if counted, err := r.Count(t.Context(), []Count{{Name: "client", Cost: time.Minute}}); err != nil || counted[0].Ahead > time.Minute {
+			t.Errorf("%s counts from %v: %v", site, counted, err)
 		}
 		if err := r.Publish(t.Context(), []byte("of "+site)); err != nil {
 			t.Error(err)
