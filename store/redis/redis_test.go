@@ -256,8 +256,8 @@ func TestOldProtocol(t *testing.T) {
 		t.Fatal(err)
 	}
 	servertest.Eventually(t, "a message", heard.has("message"))
-	if ahead, err := r.Ahead(t.Context(), []string{"client"}, []time.Duration{time.Second}); err != nil || ahead[0] < time.Second {
-		t.Errorf("counting: %v, %v", ahead, err)
+	if counted, err := r.Count(t.Context(), []Count{{Name: "client", Cost: time.Second}}); err != nil || counted[0].Ahead < time.Second {
+		t.Errorf("counting: %v, %v", counted, err)
 	}
 }
 
