@@ -204,7 +204,7 @@ func (r *Redis) dial(ctx context.Context, address string, d *net.Dialer, config 
 // library anything that comes unasked, such as another protocol's greeting, is a mistake of
 // its own.
 func greet(ctx context.Context, c net.Conn, most time.Duration) error {
-	until := time.Now().Add(most)
+	until := time.Now().Add(cmp.Or(most, defaultTimeout))
 	if end, ok := ctx.Deadline(); ok && end.Before(until) {
 		until = end
 	}
