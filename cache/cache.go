@@ -287,10 +287,6 @@ func (h *Handler) Close() error {
 	return errors.Join(errs...)
 }
 
-// SharedDown reports whether there is a store that several machines share, and it cannot be
-// reached.
-func (h *Handler) SharedDown() bool { return h.tiers.SharedDown() }
-
 // WaitingPurges is how many purges wait until other machines can be told of them.
 func (h *Handler) WaitingPurges() int { return h.purges.Waiting() }
 

@@ -122,9 +122,6 @@ func (t *Tiers) Slow() bool { return t.o.Disk != nil || t.o.Shared != nil }
 // HasShared reports whether there is a store that several machines share.
 func (t *Tiers) HasShared() bool { return t.o.Shared != nil }
 
-// SharedDown reports whether that store cannot be reached.
-func (t *Tiers) SharedDown() bool { return t.o.Shared != nil && t.o.Shared.Stats().Down }
-
 // DiskStats is what the disk holds, and false without one.
 func (t *Tiers) DiskStats() (store.Stats, bool) {
 	if t.o.Disk == nil {

@@ -12,7 +12,6 @@ import (
 
 	"millrace/images"
 	"millrace/internal/ops/dashboard"
-	"millrace/store"
 	"millrace/store/bus"
 	"millrace/websocket/channels"
 )
@@ -217,16 +216,10 @@ func unmadeRow(route string, u images.Unmade) dashboard.Row {
 	return dashboard.Row{Level: level, Values: []any{u.Original, route, cmp.Or(u.Format, "any"), u.Cause, u.Why, again}}
 }
 
-// troubles are what is wrong with stores, and limits that are nearly reached.
+// troubles are what is wrong with the variants of images, and limits that are nearly reached.
 func (s *Server) troubles() (list []dashboard.Trouble) {
 	say := func(do, what string, args ...any) {
 		list = append(list, dashboard.Trouble{Level: dashboard.Warn, What: fmt.Sprintf(what, args...), Do: do})
-	}
-	s.mu.RLock()
-	down := s.graph.down()
-	s.mu.RUnlock()
-	for _, what := range down {
-		say("Each server goes on by itself, and uses it again as soon as it answers. The server's messages say what fails.", "%s cannot be reached", what)
 	}
 	for name, h := range s.Images() {
 		if err := h.Refusal(); err != nil {
@@ -254,29 +247,3 @@ func (s *Server) troubles() (list []dashboard.Trouble) {
 
 // nearly reports whether nine tenths of a limit are used; 0 is none.
 func nearly(n, most int) bool { return most > 0 && n >= most-most/10 }
-
-// down names the stores of several machines that cannot be reached.
-func (g *graph) down() (list []string) {
-	for name, h := range g.caches {
-		if h.SharedDown() {
-			list = append(list, "the store that the cache of "+name+" shares with other servers")
-		}
-	}
-	for key, p := range g.parts {
-		st, ok := p.closer.(interface{ Stats() store.Stats })
-		if !ok || !st.Stats().Down {
-			continue
-		}
-		for _, shared := range [...]struct{ kind, what string }{
-			{"bucket", "the bucket that images share with other servers"},
-			{"limits", "the store in which servers count requests together"},
-			{"tickets", "the store of the TLS tickets that servers share"},
-			{"certificates' store", "the store of the certificates that servers share"},
-		} {
-			if strings.HasPrefix(key, shared.kind+" ") {
-				list = append(list, shared.what)
-			}
-		}
-	}
-	return list
-}

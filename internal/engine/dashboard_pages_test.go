@@ -117,5 +117,5 @@ sites:
 		t.Cleanup(func() { nc.Close() })
 	}
 	servertest.Eventually(t, "the other limit is said", said("of 20 connections are open"))
-	servertest.Eventually(t, "the store is said", said("the store that the cache of /api/ shares with other servers cannot be reached"))
+	servertest.Eventually(t, "the store is said", said("cannot be used for the cache of /api/"))
 }

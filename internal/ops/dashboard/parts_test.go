@@ -108,7 +108,7 @@ func TestScarce(t *testing.T) {
 	m.LaneEvicted.Add(0, 7) // before Run
 	d.recorder = newRecorder(m, now)
 	problems := func() (all []string) {
-		for _, row := range d.problems(now, []Upstream{{Pool: "p", Address: "a", Healthy: true, Waiting: 2}, {Pool: "p", Address: "b", Healthy: true, Waiting: 2}}, nil).Rows {
+		for _, row := range d.problems(now, []Upstream{{Pool: "p", Address: "a", Healthy: true, Waiting: 2}, {Pool: "p", Address: "b", Healthy: true, Waiting: 2}}, nil, nil).Rows {
 			all = append(all, string(row.Level)+" "+row.Values[0].(string)+"|"+row.Values[1].(string))
 		}
 		return all
