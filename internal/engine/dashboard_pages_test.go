@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"millrace/internal/ops/dashboard"
 	"millrace/internal/process/servertest"
 )
@@ -89,7 +91,8 @@ sites:
 // TestDashboardTroubles: limits that are nearly reached and stores that are down are said
 // before visitors say it.
 func TestDashboardTroubles(t *testing.T) {
-	t.Parallel() // it mostly waits
+	t.Parallel()                            // it mostly waits
+	t.Cleanup(func() { _ = goleak.Find() }) // the client of Redis sleeps for a moment after its end
 	srv := start(t, withAdmin(t, fmt.Sprintf(`
 listen: 127.0.0.1:0
 log: {format: off}

@@ -100,7 +100,10 @@ func cards(rows []Row, seconds []second, cores int) []card {
 	if most := slices.Max(bad[:]); most > 0 {
 		all[0].Bad = bars(&bad, slices.Max(rate[:]))
 		all[0].About += "; errors are red"
-		all[1].Bad, all[1].Bars, all[1].Level = all[1].Bars, "", Bad
+		all[1].Bad, all[1].Bars = all[1].Bars, ""
+	}
+	if now, _ := rows[1].Values[2].(float64); now > 0 {
+		all[1].Level = Bad
 	}
 	if most := slices.Max(cpu[:]); most > 0 {
 		all[6].About = fmt.Sprintf("at most %.2f", most)

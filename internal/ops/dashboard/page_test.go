@@ -30,20 +30,24 @@ func TestPage(t *testing.T) {
 	now := second{at: time.Now(), requests: 9, failed: 1, cpu: time.Second, memory: 1 << 20}
 	now.heat[2], now.heat[heatRows-1] = 8, 1
 	seconds := []second{now}
-	summary := Panel{ID: summaryID, Title: "Now", Columns: []Column{{Key: "what"}, {Key: "value"}}, Rows: []Row{
-		{Values: []any{"requests", "9 /s"}},
-		{Values: []any{"errors", "1 /s"}},
-		{Values: []any{"p50", "1 ms"}},
-		{Values: []any{"p99", ""}},
-		{Values: []any{"sent", ""}},
-		{Values: []any{"connections", ""}},
-		{Values: []any{"CPU", ""}},
-		{Values: []any{"memory", ""}},
-		{Values: []any{"version", "v9"}},
-		{Values: []any{"not known", ""}},
+	summary := Panel{ID: summaryID, Title: "Now", Columns: []Column{{Key: "what"}, {Key: "value"}, {Key: "number", Hidden: true}}, Rows: []Row{
+		{Values: []any{"requests", "9 /s", nil}},
+		{Values: []any{"errors", "1 /s", 1.0}},
+		{Values: []any{"p50", "1 ms", nil}},
+		{Values: []any{"p99", "", nil}},
+		{Values: []any{"sent", "", nil}},
+		{Values: []any{"connections", "", nil}},
+		{Values: []any{"CPU", "", nil}},
+		{Values: []any{"memory", "", nil}},
+		{Values: []any{"version", "v9", nil}},
+		{Values: []any{"not known", "", nil}},
 	}}
 	summary.Cards = cards(summary.Rows, seconds, 2)
 	latency := Panel{ID: latencyID, Title: "Times", Heat: heatOf(seconds), Columns: []Column{{Key: "share", Unit: Share}, {Key: "secret", Hidden: true}}, Rows: []Row{{Values: []any{nil, "not shown"}}}, Note: hostile}
+	summary.Rows[1].Values[2] = nil
+	if quiet := cards(summary.Rows, seconds, 2)[1]; quiet.Level != Fine || quiet.Bad == "" {
+		t.Errorf("errors of some minutes ago make the card %+v", quiet)
+	}
 	log := Panel{ID: tailID, Title: "Log", Empty: hostile, Note: "`log: off` keeps none."}
 	linked := Panel{ID: "linked", Title: "Linked", Columns: []Column{{Key: "name"}, {Key: "n"}}, Rows: []Row{{Values: []any{hostile, "1"}}}, Links: []string{"/dashboard/own?channel=%22%3E"}}
 	d.source.Pages = []Page{{ID: "own", Title: "A page", Beside: "linked"}}
