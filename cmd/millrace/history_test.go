@@ -78,8 +78,8 @@ func TestHistory(t *testing.T) {
 		t.Logf("%d schedules", n)
 		return
 	}
-	for seed := range uint64(2) {
-		one(seed + 1)
+	for _, seed := range []uint64{2, 4} { // one and three servers of NATS keep each publication
+		one(seed)
 	}
 }
 
@@ -167,6 +167,8 @@ func newHistWorld(t *testing.T, r *rand.Rand, program string) *histWorld {
 		d.start()
 	}
 	w.dbs[1].follow(t, w.dbs[0])
+	replicas := []int{1, 3}[r.IntN(2)]
+	w.log.note("each publication is kept by %d servers of NATS", replicas)
 	for i := range 3 {
 		m := newMachine(t, fmt.Sprint("machine ", i), ports[11+i])
 		m.redis = newRelay(t, w.dbs[0].addr())
@@ -189,8 +191,8 @@ lane: {off: %v}
 sites:
 - routes:
     /: {cache: {to: %q, shared: "redis://%s"%s}}
-    /live/: {websocket: {channels: {bus: %q, history: {messages: 10000, age: 1h}}}}
-`, m.addr, m.admin, r.IntN(4) == 0, origin.URL, m.redis.addr(), disk, strings.Join(urls, ","))
+    /live/: {websocket: {channels: {bus: %q, bus_replicas: %d, history: {messages: 10000, age: 1h}}}}
+`, m.addr, m.admin, r.IntN(4) == 0, origin.URL, m.redis.addr(), disk, strings.Join(urls, ","), replicas)
 		w.machines = append(w.machines, m)
 	}
 	for _, m := range w.machines {
