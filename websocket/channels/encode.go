@@ -114,15 +114,24 @@ func appendPosition(b []byte, p bus.Position) []byte {
 	return strconv.AppendUint(append(b, `,"offset":`...), p.Offset, 10)
 }
 
-// appendMember adds a client. What another machine says of it is looked at
-// once more: one broken member would break the message for all.
+// known is JSON that says something of a client; nil for what is none. What another
+// machine says is looked at once more: one broken member would break the message for
+// all.
+func known(info []byte) []byte {
+	if !json.Valid(info) || !utf8.Valid(info) {
+		return nil
+	}
+	return info
+}
+
+// appendMember adds a client.
 func appendMember(b []byte, m bus.Member) []byte {
 	b = appendQuoted(append(b, `{"client":`...), m.Client)
 	if m.User != "" {
 		b = appendQuoted(append(b, `,"user":`...), m.User)
 	}
-	if len(m.Info) > 0 && json.Valid(m.Info) {
-		b = append(append(b, `,"info":`...), m.Info...)
+	if info := known(m.Info); info != nil {
+		b = append(append(b, `,"info":`...), info...)
 	}
 	return append(b, '}')
 }

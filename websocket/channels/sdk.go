@@ -294,7 +294,7 @@ func (c *Channels) publicationOf(m bus.Message, form centrifuge.Form) *centrifug
 }
 
 func infoOf(m *bus.Member) *centrifuge.ClientInfo {
-	return &centrifuge.ClientInfo{User: m.User, Client: m.Client, ConnInfo: m.Info, ChanInfo: m.InChannel}
+	return &centrifuge.ClientInfo{User: m.User, Client: m.Client, ConnInfo: known(m.Info), ChanInfo: known(m.InChannel)}
 }
 
 // pushOfNote is a channel's news as a push; nil: clients are not told. A reset asks them

@@ -210,12 +210,14 @@ func (p page) cut(all []bus.Message, most int) []bus.Message {
 	if p.limit == 0 {
 		return nil
 	}
+	all = slices.Clone(all)
+	if p.from != nil { // without an epoch the bus does not look at the offset
+		all = slices.DeleteFunc(all, func(m bus.Message) bool {
+			return p.reverse && m.Offset >= p.from.Offset || !p.reverse && m.Offset <= p.from.Offset
+		})
+	}
 	if p.reverse {
-		all = slices.Clone(all)
 		slices.Reverse(all)
-		if p.from != nil {
-			all = slices.DeleteFunc(all, func(m bus.Message) bool { return m.Offset >= p.from.Offset })
-		}
 	}
 	if p.limit > 0 && len(all) > p.limit {
 		all = all[:p.limit]

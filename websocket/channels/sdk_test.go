@@ -428,6 +428,7 @@ func TestSDKHistory(t *testing.T) {
 			`"limit":-1,"since":{SINCE1}`:                `112`,
 			`"limit":-1,"since":{SINCE9},"reverse":true`: `112`,
 			`"limit":2,"since":{"offset":3,"epoch":"x"}`: `112`,
+			`"limit":-1,"since":{"offset":4}`:            `56`, // in whatever order
 		} {
 			for i := range 10 {
 				request = strings.ReplaceAll(request, fmt.Sprint("SINCE", i), fmt.Sprintf(`"offset":%d,"epoch":"%s"`, i, r.epoch()))
@@ -506,6 +507,13 @@ func TestSDKForeignData(t *testing.T) {
 		r.publish("news", "plain \"text\"\n\xff")
 		r.publish("news", "")
 		k.expect("", `{"push":{"channel":"news","pub":{"data":"plain \"text\"\n`+"\ufffd"+`","offset":1}}}`, `{"push":{"channel":"news","pub":{"data":"","offset":2}}}`)
+		for _, info := range []string{`{"open":`, "\"\xff\""} {
+			m := bus.Message{Channel: "news", Data: []byte("3"), From: &bus.Member{Client: "x", Info: []byte(info), InChannel: []byte(info)}}
+			if _, err := r.c.hub.Publish(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		k.expect("", `{"push":{"channel":"news","pub":{"data":3,"info":{"user":"","client":"x"},"offset":3}}}`, `{"push":{"channel":"news","pub":{"data":3,"info":{"user":"","client":"x"},"offset":4}}}`)
 		k.leave()
 	})
 }
