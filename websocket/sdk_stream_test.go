@@ -178,6 +178,7 @@ func TestEmulation(t *testing.T) {
 		"10 MB to connect": {s.request("/connection/http_stream", strings.Repeat("x", 10<<20), nil).StatusCode, http.StatusRequestEntityTooLarge},
 		"GET":              {s.request("/emulation", "", nil).StatusCode, http.StatusMethodNotAllowed},
 		"no connect":       {s.request("/connection/sse", "", nil).StatusCode, http.StatusBadRequest},
+		"publish by GET":   {s.request("/connection/sse?cf_connect="+url.QueryEscape(`{"id":1,"connect":{}}`+"\n"+two), "", nil).StatusCode, http.StatusBadRequest},
 		"another origin":   {s.request("/emulation", "{}", http.Header{"Origin": {"https://app.example"}}).StatusCode, http.StatusForbidden},
 		"its stream":       {s.request("/connection/http_stream", "{}", http.Header{"Origin": {"https://app.example"}}).StatusCode, http.StatusForbidden},
 		"a wrong token":    {s.request("/connection/http_stream?token=x", "{}", nil).StatusCode, http.StatusUnauthorized},

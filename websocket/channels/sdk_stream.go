@@ -30,9 +30,11 @@ type sdkStream struct {
 
 	mu      sync.Mutex
 	out     []spoken
-	bytes   int // of messages in out that others have sent
-	length  int // their number
+	bytes   int // of messages in out
+	own     int // of these, what only this client gets: for that there is room
+	length  int // the number of those that others have sent
 	tasks   []func()
+	saying  int // bytes that the client has said, in tasks
 	closing *centrifuge.Disconnect
 	over    bool
 }
@@ -66,25 +68,35 @@ func (s *sdkStream) put(m spoken) {
 	switch size := len(m.text); {
 	case s.over || s.closing != nil:
 		return
-	case !m.shared:
-	case s.length > 0 && (s.length >= s.c.queueLength || s.bytes+size > s.c.queue):
+	case m.shared && s.length > 0 && (s.length >= s.c.queueLength || s.bytes-s.own+size > s.c.queue):
 		s.c.meters.Dropped.Add("event stream: slow")
-		s.out = nil
-		s.count(-s.bytes, -s.length)
+		s.forget()
 		s.closing = &centrifuge.Disconnect{Code: centrifuge.CloseSlow, Reason: "slow", Reconnect: true}
 		return
-	default:
-		s.count(size, 1)
 	}
+	s.count(m, 1)
 	s.out = append(s.out, m)
 }
 
-// count adds to what waits; mu is held.
-func (s *sdkStream) count(bytes, length int) {
-	s.bytes += bytes
-	s.length += length
-	s.c.meters.QueuedBytes.Add(int64(bytes))
-	s.c.meters.QueuedMessages.Add(int64(length))
+// count adds a message to what waits, or with -1 takes it out; mu is held. All of it is
+// in the meters: what clients may still be sent of what they have missed depends on it.
+func (s *sdkStream) count(m spoken, n int) {
+	size := n * len(m.text)
+	s.bytes += size
+	if m.shared {
+		s.length += n
+		s.c.meters.QueuedMessages.Add(int64(n))
+	} else {
+		s.own += size
+	}
+	s.c.meters.QueuedBytes.Add(int64(size))
+}
+
+// forget lets go what waits; mu is held.
+func (s *sdkStream) forget() {
+	s.c.meters.QueuedBytes.Add(-int64(s.bytes))
+	s.c.meters.QueuedMessages.Add(-int64(s.length))
+	s.out, s.bytes, s.own, s.length = nil, 0, 0, 0
 }
 
 // Close implements port.
@@ -102,6 +114,26 @@ func (s *sdkStream) Runner() int { return s.c.last }
 
 // Later implements port.
 func (s *sdkStream) Later() func(f func()) { return func(f func()) { s.task(f) } }
+
+// say has f called in a turn, for so many bytes that the client has said. full: the
+// stream is not read, and what the client has said before waits for that.
+func (s *sdkStream) say(size int, f func()) (taken, full bool) {
+	s.mu.Lock()
+	full = s.saying > 0 && s.saying+size > waitingEach
+	if !full {
+		s.saying += size
+	}
+	s.mu.Unlock()
+	if full {
+		return false, true
+	}
+	return s.task(func() {
+		f()
+		s.mu.Lock()
+		s.saying -= size
+		s.mu.Unlock()
+	}), false
+}
 
 // task has a function called in a turn; false: the stream is over.
 func (s *sdkStream) task(f func()) bool {
@@ -155,8 +187,8 @@ func (s *sdkStream) written(out []spoken) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, m := range out {
-		if m.shared && s.length > 0 {
-			s.count(-len(m.text), -1)
+		if s.bytes > 0 { // it was not forgotten meanwhile
+			s.count(m, -1)
 		}
 	}
 }
@@ -166,8 +198,8 @@ func (s *sdkStream) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = true
-	s.count(-s.bytes, -s.length)
-	s.out, s.tasks = nil, nil
+	s.forget()
+	s.tasks = nil
 	close(s.gone)
 }
 
@@ -274,9 +306,22 @@ func streamIsUni(r *http.Request) bool {
 	return k.uni
 }
 
+// changes reports whether one of the commands does more than read. A page of any site
+// can have a browser ask for a URL with its user's cookies and without an Origin.
+func changes(commands []byte) (found bool) {
+	_ = centrifuge.JSON.Commands(commands, func(cmd *centrifuge.Command) bool { // what is wrong with them is said later
+		found = cmd.Publish != nil || cmd.Send != nil || cmd.RPC != nil
+		return !found
+	})
+	return found
+}
+
 func (c *Channels) serveStream(w http.ResponseWriter, r *http.Request, kind streamKind, leaving <-chan struct{}) {
 	first, no := c.said(w, r)
 	form := formOfBody(r)
+	if no == nil && r.Method == http.MethodGet && !kind.uni && changes(first) {
+		no = refusal(http.StatusBadRequest, "a query may connect and subscribe: say the rest with POST")
+	}
 	if no == nil && form == centrifuge.Protobuf && (kind.events || kind.uni) {
 		no = refusal(http.StatusUnsupportedMediaType, "this is read in JSON only")
 	}
@@ -409,13 +454,17 @@ func (c *Channels) serveEmulation(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, refusal(http.StatusNotFound, "this stream is another server's"), http.MethodPost)
 		return
 	}
-	w.Header().Set("Cache-Control", "no-store")
 	if s, k := c.streams.find(req.Session); s != nil && s.form != centrifuge.Uni {
 		heard := make(chan struct{})
-		if s.task(func() {
-			defer close(heard)
+		taken, full := s.say(len(req.Data), func() {
 			c.frame(k, frame.Binary, req.Data)
-		}) {
+			close(heard)
+		})
+		switch {
+		case full:
+			refuse(w, r, refusal(http.StatusTooManyRequests, "read the stream: what was said before waits for that"), http.MethodPost)
+			return
+		case taken:
 			select {
 			case <-heard:
 			case <-s.gone:
@@ -423,6 +472,7 @@ func (c *Channels) serveEmulation(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 	}
+	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusNoContent) // also of a stream that has ended: the client sees it
 }
 
