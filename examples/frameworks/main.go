@@ -12,10 +12,12 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net"
 	"net/http"
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"millrace"
 	"millrace/static"
@@ -53,7 +55,17 @@ func run(args []string) error {
 		return err
 	}
 	fmt.Printf("%s at http://%s\n", args[0], ln.Addr())
+	go closeWithParent(ln)
 	return millrace.Serve(ln, router)
+}
+
+// closeWithParent ends Serve when what has started this program is gone: go run, ended by
+// SIGTERM, leaves it behind.
+func closeWithParent(ln net.Listener) {
+	for parent := os.Getppid(); os.Getppid() == parent; {
+		time.Sleep(300 * time.Millisecond)
+	}
+	_ = ln.Close()
 }
 
 func siteFiles() (*static.Handler, error) {
