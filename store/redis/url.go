@@ -32,7 +32,15 @@ const (
 	mostPrefix    = 64
 )
 
-// parseURL reads Options.URL. No error repeats the URL: it may hold a password.
+// escapes is how a password is written into a URL.
+const escapes = "in a user and a password, / is written %2F, # is %23, ? is %3F and @ is %40"
+
+var errPassword = errors.New("a password was not understood: " + escapes)
+
+// parseURL reads Options.URL. No error repeats the URL: it may hold a password, and where
+// that is not escaped, any part of the URL may be one of it:
+//
+//	redis://:12/34@host → host "", port 12, database "34@host"
 func parseURL(text string) (target, error) {
 	fail := func(format string, args ...any) (target, error) {
 		return target{}, fmt.Errorf("redis URL: "+format, args...)
@@ -40,10 +48,16 @@ func parseURL(text string) (target, error) {
 	first, more := cutHosts(text)
 	u, err := url.Parse(first)
 	if err != nil {
+		if strings.Contains(text, "@") {
+			return fail("it cannot be read: write redis://user:password@host:6379, with a number as the port; %s", escapes)
+		}
 		if inner, ok := errors.AsType[*url.Error](err); ok {
 			err = inner.Err
 		}
 		return fail("%w; write redis://host:6379, rediss://host:6379 or unix:///path", err)
+	}
+	if u.Scheme != "unix" && strings.Contains(u.Path+u.Fragment, "@") {
+		return fail("%w", errPassword)
 	}
 	scheme, sentinel, err := checkURL(u)
 	if err != nil {
@@ -112,6 +126,9 @@ func checkURL(u *url.URL) (scheme string, sentinel bool, err error) {
 				return "", false, fmt.Errorf("%s is for Sentinels; write redis-sentinel://host:26379", key)
 			}
 		default:
+			if u.User == nil && strings.Contains(u.RawQuery, "@") {
+				return "", false, errPassword
+			}
 			return "", false, fmt.Errorf("nothing is known about %q; db, ca, skip_verify, prefix, addr, and for Sentinels master, sentinel_user and sentinel_password are possible", key)
 		}
 	}

@@ -148,6 +148,8 @@ func Check(text string) error {
 		switch {
 		case part == "":
 			return errors.New("the URL of NATS is empty: write nats://host:4222")
+		case err != nil && strings.Contains(text, "@"): // a part of the error may be one of a password
+			return errors.New("the URL of NATS cannot be read: write nats://user:password@host:4222, with a number as the port; in a user and a password, / is written %2F, # is %23, ? is %3F, @ is %40 and a comma is %2C")
 		case err != nil:
 			return fmt.Errorf("the URL of NATS cannot be read: %w", hideURL(err))
 		case u.Scheme != "nats" && u.Scheme != "tls":

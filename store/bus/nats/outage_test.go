@@ -460,7 +460,7 @@ func TestCheck(t *testing.T) {
 		"nats://localhost": true, "nats://localhost:4222": true, "tls://u:p@host:1": true, "nats://token@host": true,
 		"nats://a,nats://b": true, "nats://a, tls://b:2": true, "nats://[::1]:4222": true,
 		"": false, "localhost:4222": false, "http://a": false, "nats://": false, "nats://a,": false, "nats://a/b": false, "nats://a?b": false,
-		"nats://u:sec ret%zz@a": false, "nats://:4222": false,
+		"nats://u:sec ret%zz@a": false, "nats://:4222": false, "nats://u:sec ret/x@a": false, "nats://u:sec ret,x@a": false,
 	} {
 		err := Check(url)
 		if (err == nil) != ok {
