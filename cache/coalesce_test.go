@@ -3,6 +3,7 @@ package cache
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"millrace/cache/purge"
 	"millrace/internal/access/signin"
 	"millrace/internal/wire/message"
+	"millrace/store"
 	"millrace/store/memory"
 )
 
@@ -83,7 +85,7 @@ func group(t *testing.T, n int, l *leases, up *origin) (machines []*Handler, end
 	for range n {
 		o := To("http://127.0.0.1:1")
 		o.Shared.URL, o.Coalesce = "redis://127.0.0.1:1", CoalesceShared
-		h, err := New(o, Deps{Transport: up, Shared: common, Leases: l, Publish: publish, ErrorLog: slog.New(slog.DiscardHandler)})
+		h, err := New(o, Deps{Transport: up, Shared: bounded{common}, Leases: l, Publish: publish, ErrorLog: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -226,6 +228,23 @@ func TestCoalesceShared(t *testing.T) {
 			}
 		})
 	})
+	for name, length := range map[string]int64{"too large for the store": largeBody, "of unknown length, too large for the store": -1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				up := &origin{answer: func(int, *http.Request) *http.Response {
+					resp := say(200, "", "Cache-Control", "max-age=60")
+					resp.Header.Del("Content-Length")
+					resp.ContentLength, resp.Body = length, io.NopCloser(io.LimitReader(dripping{}, largeBody))
+					return resp
+				}}
+				machines, end := group(t, 3, &leases{all: map[string]heldLease{}}, up)
+				defer end()
+				if slowest, _ := each(machines, 2, "http://a.example/x"); slowest > largeTime+3*time.Second { // of them two until it is known
+					t.Errorf("the slowest client waited %v for an answer that takes %v", slowest, largeTime)
+				}
+			})
+		})
+	}
 	t.Run("the store is down", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			up := &origin{answer: kept}
@@ -237,6 +256,27 @@ func TestCoalesceShared(t *testing.T) {
 		})
 	})
 }
+
+// A large answer takes a while, and the store of the group does not take it.
+const (
+	largeBody = 2 << 20
+	largePart = 128 << 10
+	largeTime = largeBody / largePart * time.Second
+)
+
+// dripping is a body of which a part comes each second.
+type dripping struct{}
+
+func (dripping) Read(p []byte) (int, error) {
+	n := min(len(p), largePart)
+	time.Sleep(time.Duration(n) * time.Second / largePart)
+	return n, nil
+}
+
+// bounded is a store that takes small bodies alone.
+type bounded struct{ store.Store }
+
+func (bounded) Largest() int64 { return 256 << 10 }
 
 // longestLook is the longest time between two looks at another machine's lease.
 const longestLook = 50 * time.Millisecond

@@ -106,6 +106,11 @@ type Toucher interface {
 	Touch(ctx context.Context, keys []string) error
 }
 
+// Bounded is a Store that takes bodies up to a size alone.
+type Bounded interface {
+	Largest() int64
+}
+
 // Stats is what a store holds.
 type Stats struct {
 	Objects, Bytes int64

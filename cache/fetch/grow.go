@@ -36,6 +36,7 @@ func (t *Fetch) begin(ctx context.Context, a *upstream.Answer, v verdict) Outcom
 		t.fill.Detach() // who comes now has to ask again (RFC 9111, 4)
 		t.release(noteNone)
 	}
+	t.tooLarge(a.Length)
 	body := fill.NewBody(fill.BodyOptions{
 		Expected: a.Length,
 		Memory:   t.c.Tiers.InMemory(),
@@ -91,6 +92,7 @@ type onlyReader struct{ io.Reader }
 // anyone gets it, so that a client which has it may rely on its being stored. An answer that breaks
 // off in that time is a failure, for which a stored answer can be served instead.
 type preview struct {
+	of       *Fetch
 	body     *fill.Body
 	whole    bool // nobody gets any of it before all of it is there, unless that is late
 	show     func()
@@ -100,7 +102,7 @@ type preview struct {
 }
 
 func (t *Fetch) preview(body *fill.Body, out Outcome) *preview {
-	v := &preview{body: body, whole: 0 <= body.Expected() && body.Expected() <= LookAhead}
+	v := &preview{of: t, body: body, whole: 0 <= body.Expected() && body.Expected() <= LookAhead}
 	v.show = sync.OnceFunc(func() {
 		v.stop()
 		v.shown.Store(true)
@@ -124,6 +126,7 @@ func (v *preview) Write(p []byte) (int, error) {
 	if v.received += n; err == nil && !v.whole && v.received > LookAhead {
 		v.show()
 	}
+	v.of.tooLarge(int64(v.received))
 	return n, err
 }
 

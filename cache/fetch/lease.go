@@ -134,6 +134,14 @@ func (t *Fetch) fromTiers(ctx context.Context) (settled bool) {
 	return false
 }
 
+// tooLarge ends the lease if an answer of that size, as far as it is known, will not be in
+// the shared store: nobody has to wait until all of it is there.
+func (t *Fetch) tooLarge(size int64) {
+	if t.lease != nil && !t.c.Tiers.Shares(size) {
+		t.release(noteNone)
+	}
+}
+
 // hold keeps the lease from ending until the fetch releases it. It looks whether another
 // machine has stored an answer between the last look and the lease, and reports whether the
 // fetch is settled with that.

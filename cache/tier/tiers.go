@@ -116,6 +116,12 @@ func (t *Tiers) Largest() int64 { return t.o.Largest }
 // InMemory is the largest body that memory takes, in bytes.
 func (t *Tiers) InMemory() int64 { return t.inMemory }
 
+// Shares reports whether the shared store takes a body of that size; -1: it is not known yet.
+func (t *Tiers) Shares(size int64) bool {
+	bounded, ok := t.o.Shared.(store.Bounded)
+	return size <= t.inMemory && (!ok || size <= bounded.Largest())
+}
+
 // Slow reports whether there are other tiers than memory.
 func (t *Tiers) Slow() bool { return t.o.Disk != nil || t.o.Shared != nil }
 

@@ -177,6 +177,7 @@ func setDefaults(o *Options) {
 var (
 	_ store.Store   = (*Redis)(nil)
 	_ store.Toucher = (*Redis)(nil)
+	_ store.Bounded = (*Redis)(nil)
 )
 
 // objectKey is the key in Redis of an object's key.
@@ -205,6 +206,9 @@ func (r *Redis) Get(ctx context.Context, key string) (*store.Object, error) {
 	}
 	return o, nil
 }
+
+// Largest implements [store.Bounded].
+func (r *Redis) Largest() int64 { return int64(r.o.Largest) }
 
 // Touch implements [store.Toucher].
 func (r *Redis) Touch(ctx context.Context, keys []string) error {
