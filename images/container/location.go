@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"slices"
+	"strings"
 )
 
 // WithoutLocation returns a file without the places that it was made at: the GPS directories of
@@ -24,7 +25,8 @@ func blank(file []byte) []byte {
 	b := &blanker{file: file}
 	b.exif([]byte("II*\x00"), binary.LittleEndian)
 	b.exif([]byte("MM\x00*"), binary.BigEndian)
-	b.xmp()
+	b.xmp(":GPS")
+	b.xmp(":Gps")
 	b.film()
 	return b.file
 }
@@ -47,10 +49,11 @@ const (
 	gpsTag    = 0x8825 // EXIF 3.0, 4.6.3
 	maxGPS    = 64     // entries of a GPS directory; there are 32 tags
 	maxFields = 512    // entries of another one
+	maxPages  = 1000   // of a TIFF
 )
 
 // exif removes the GPS entry from each directory that a TIFF header points to, and all that
-// the entry points to.
+// the entry points to. A file that is a TIFF itself has a directory for each of its pages.
 func (b *blanker) exif(magic []byte, order binary.ByteOrder) {
 	for from := 0; ; {
 		at := bytes.Index(b.file[from:], magic)
@@ -58,28 +61,40 @@ func (b *blanker) exif(magic []byte, order binary.ByteOrder) {
 			return
 		}
 		from += at
-		b.directory(from, order)
+		pages := 1
+		if from == 0 {
+			pages = maxPages
+		}
+		for pointer := 4; pages > 0 && pointer > 0; pages-- {
+			pointer = b.directory(from, pointer, order)
+		}
 		from += len(magic)
 	}
 }
 
-// directory looks at the first directory of the block that begins at start.
-func (b *blanker) directory(start int, order binary.ByteOrder) {
+// directory looks at the directory whose place stands at pointer, in the block that begins at
+// start. It returns where the place of the next one stands, 0 if there is no such directory.
+func (b *blanker) directory(start, pointer int, order binary.ByteOrder) (next int) {
 	block := b.file[start:]
-	count, at := entries(block, order, 4)
+	count, at := entries(block, order, pointer)
+	if count == 0 || count > maxFields {
+		return 0
+	}
 	for n := range count {
-		if !pointsToGPS(block[at+n*entrySize:], order) || count > maxFields {
+		if !pointsToGPS(block[at+n*entrySize:], order) {
 			continue
 		}
-		b.gps(start, order)
+		b.gps(start, count, at, order)
 		// Those behind it move up, with the place of the next directory.
 		last := at + count*entrySize + 4
 		whole := b.at(start, min(last, len(block)))
-		order.PutUint16(whole[at-2:], uint16(count-1))
+		count--
+		order.PutUint16(whole[at-2:], uint16(count))
 		copy(whole[at+n*entrySize:], whole[at+(n+1)*entrySize:])
 		clear(whole[len(whole)-entrySize:])
-		return
+		break
 	}
+	return at + count*entrySize
 }
 
 // pointsToGPS reports whether an entry is the place of a GPS directory.
@@ -102,10 +117,10 @@ func entries(block []byte, order binary.ByteOrder, pointer int) (count, at int) 
 	return min(int(order.Uint16(block[place:])), (len(block)-at)/entrySize), at
 }
 
-// gps clears the GPS directory of a block, and the values that are outside of it.
-func (b *blanker) gps(start int, order binary.ByteOrder) {
+// gps clears the GPS directory that one of these entries points to, and the values that are
+// outside of it.
+func (b *blanker) gps(start, count, at int, order binary.ByteOrder) {
 	block := b.file[start:]
-	count, at := entries(block, order, 4)
 	for n := range count {
 		pointer := at + n*entrySize
 		if !pointsToGPS(block[pointer:], order) {
@@ -129,11 +144,10 @@ func (b *blanker) gps(start int, order binary.ByteOrder) {
 }
 
 // xmp overwrites the values of properties like exif:GPSLatitude, which are attributes
-// (exif:GPSLatitude="52,31.2N") or elements.
-func (b *blanker) xmp() {
-	name := []byte("exif:GPS")
+// (exif:GPSLatitude="52,31.2N") or elements. Drones have their own: drone-dji:GpsLatitude.
+func (b *blanker) xmp(name string) {
 	for from := 0; ; {
-		at := bytes.Index(b.file[from:], name)
+		at := bytes.Index(b.file[from:], []byte(name))
 		if at < 0 {
 			return
 		}
@@ -240,7 +254,11 @@ func pngWithoutLocation(file []byte) []byte {
 // hides reports whether a text of a PNG may hold EXIF or XMP in another form than as it is.
 func hides(body []byte) bool {
 	keyword, text, _ := bytes.Cut(body, []byte{0})
-	switch string(bytes.ToLower(keyword)) {
+	name := string(bytes.ToLower(keyword))
+	if strings.HasPrefix(name, "exif:gps") { // ImageMagick writes a text for each field
+		return true
+	}
+	switch name {
 	case "raw profile type exif", "raw profile type app1", "raw profile type xmp":
 		return true
 	case "xml:com.adobe.xmp":

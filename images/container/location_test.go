@@ -61,6 +61,11 @@ func TestWithoutLocation(t *testing.T) {
 
 func TestWithoutLocationInXMPAndFilm(t *testing.T) {
 	film := append(binary.BigEndian.AppendUint16([]byte("\x00\x00\x00\x1e\xa9xyz"), 18), "\x15\xc7+52.5200+013.4050/udta"...)
+	drone := []byte(`<x drone-dji:GpsLatitude="+52.520001" drone-dji:GpsLongtitude="+13.404999" drone-dji:GimbalYawDegree="+1.00"/>`)
+	flown := []byte(`<x drone-dji:GpsLatitude="          " drone-dji:GpsLongtitude="          " drone-dji:GimbalYawDegree="+1.00"/>`)
+	if got := WithoutLocation(drone); !bytes.Equal(got, flown) {
+		t.Errorf("%s", got)
+	}
 	file := []byte(`<x exif:GPSLatitude="52,31N" a="1" exif:GPSLongitude = '13,24E' exif:GPSVersionID=""><exif:GPSAltitude>34/1</exif:GPSAltitude><exif:Flash>7</exif:Flash><exif:GPSx/> exif:GPS`)
 	want := []byte(`<x exif:GPSLatitude="      " a="1" exif:GPSLongitude = '      ' exif:GPSVersionID=""><exif:GPSAltitude>    </exif:GPSAltitude><exif:Flash>7</exif:Flash><exif:GPSx/> exif:GPS`)
 	if got := WithoutLocation(file); !bytes.Equal(got, want) {
@@ -68,6 +73,27 @@ func TestWithoutLocationInXMPAndFilm(t *testing.T) {
 	}
 	if got := WithoutLocation(film); bytes.Contains(got, []byte("52.52")) || !bytes.HasSuffix(got, []byte("udta")) || len(got) != len(film) {
 		t.Errorf("%q", got)
+	}
+}
+
+// Each page of a TIFF may say where it was made.
+func TestWithoutLocationInPages(t *testing.T) {
+	for _, order := range []binary.AppendByteOrder{binary.LittleEndian, binary.BigEndian} {
+		first := located(order)
+		const gps = 50 // in located
+		second := order.AppendUint16(nil, 1)
+		at := uint32(len(first))
+		second = order.AppendUint16(order.AppendUint16(second, 0x8825), 4)
+		second = order.AppendUint32(order.AppendUint32(second, 1), at+18)
+		second = order.AppendUint32(second, 0) // there is no third
+		second = append(second, first[gps:80]...)
+		second = append(second, first[80:104]...)
+		order.(binary.ByteOrder).PutUint32(second[18+2+12+8:], at+18+30)
+		order.(binary.ByteOrder).PutUint32(first[46:], at)
+		got := WithoutLocation(append(first, second...))
+		if n := bytes.Count(got, order.AppendUint32(nil, 0x5eed5eed)); n != 0 {
+			t.Errorf("%v: %d places are left: % x", order, n, got)
+		}
 	}
 }
 
@@ -87,6 +113,7 @@ func TestWithoutLocationInPNG(t *testing.T) {
 		{"iTXt", "XML:com.adobe.xmp\x00\x00\x00\x00\x00exif:GPSLatitude=\"52,31N\""},
 		{"iTXt", "XML:com.adobe.xmp\x00\x01\x00\x00\x00" + packed.String()},
 		{"zTXt", "Raw profile type exif\x00\x00" + packed.String()},
+		{"tEXt", "exif:GPSLatitude\x00" + "52/1, 31/1, 12/1"},
 		{"tEXt", "Comment\x00stays"},
 	} {
 		put = pngChunk(put, c[0], []byte(c[1]))
@@ -96,7 +123,7 @@ func TestWithoutLocationInPNG(t *testing.T) {
 	if _, err := png.Decode(bytes.NewReader(got)); err != nil { // which looks at the check sums
 		t.Error(err)
 	}
-	for _, gone := range []string{"\x5e\xed\x5e\xed", "52,31N", packed.String()} {
+	for _, gone := range []string{"\x5e\xed\x5e\xed", "52,31N", "52/1, 31/1", packed.String()} {
 		if bytes.Contains(got, []byte(gone)) {
 			t.Errorf("%q is still there", gone)
 		}
