@@ -79,7 +79,10 @@ type pngDemuxer struct {
 	frame  Frame
 }
 
-const frameControl = 26 // bytes of fcTL
+const (
+	frameControl = 26           // bytes of fcTL
+	maxShared    = 4*256 + 2*12 // of PLTE and tRNS, with what is around them
+)
 
 func (d *pngDemuxer) read() error {
 	if len(d.file) < pngHead || string(d.file[:8]) != "\x89PNG\r\n\x1a\n" || string(d.file[12:16]) != "IHDR" {
@@ -110,6 +113,9 @@ func (d *pngDemuxer) chunk(kind string, body []byte) error {
 		if len(body) < 8 {
 			return unsound("its acTL chunk has %d bytes", len(body))
 		}
+		if d.most > 0 || len(d.a.Frames) > 0 {
+			return unsound("it says twice how many frames it has, or too late")
+		}
 		d.most, d.a.Loops = int(binary.BigEndian.Uint32(body)), int(min(binary.BigEndian.Uint32(body[4:]), 1<<16-1))
 	case "fcTL":
 		return d.control(body)
@@ -123,6 +129,10 @@ func (d *pngDemuxer) chunk(kind string, body []byte) error {
 		}
 		d.pixels = pngChunk(d.pixels, "IDAT", body[4:])
 	case "PLTE", "tRNS":
+		// Every frame gets a copy: 256 colours of three bytes, and of one byte.
+		if len(d.shared)+len(body) > maxShared {
+			return unsound("its %s chunks are larger than 256 colours", kind)
+		}
 		d.shared = pngChunk(d.shared, kind, body)
 	}
 	return nil
