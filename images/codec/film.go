@@ -53,6 +53,19 @@ func openFilm(file []byte) (*film, error) {
 	}
 }
 
+// FirstFrame is what an animated WebP shows first.
+func FirstFrame(file []byte) (*picture.Picture, error) {
+	f, err := openFilm(file)
+	if err != nil {
+		return nil, err
+	}
+	m, _, err := f.next()
+	if err != nil {
+		return nil, err
+	}
+	return cut(m, m.Rect), nil
+}
+
 func filmOfGIF(file []byte) (*film, error) {
 	g, err := gif.DecodeAll(bytes.NewReader(file))
 	if err != nil {

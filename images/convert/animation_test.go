@@ -125,6 +125,11 @@ func (s Spec) to(f codec.Format) Spec {
 // The first frame is what other formats show, where one is asked for by name.
 func TestFirstFrame(t *testing.T) {
 	source := animated(t, 3, 0)
+	film := convertTo(t, embedded(t), source, Spec{Format: codec.WebP, Edit: Edit{Flip: "h"}, NearLossless: 100}).Data
+	first := convertTo(t, plainly(), source, Spec{Format: codec.PNG, Must: true, Edit: Edit{Flip: "h"}}).Data
+	if got := convertTo(t, plainly(), film, Spec{Format: codec.PNG, Must: true}).Data; !bytes.Equal(got, first) {
+		t.Error("the first frame of an animated WebP is another one")
+	}
 	if res, err := plainly().Convert(t.Context(), source, Spec{Format: codec.PNG, Must: true}); err != nil || res.Format != codec.PNG {
 		t.Errorf("%v", err)
 	}

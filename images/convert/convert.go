@@ -210,7 +210,7 @@ func possible(i header.Info, s Spec, size int) error {
 		return fmt.Errorf("%w: it has %d bytes", ErrNoGain, size)
 	case i.Frames <= 1 || i.Format == header.TIFF: // of pages the first is shown
 		return nil
-	case s.Must && (s.Format == codec.JPEG || s.Format == codec.PNG) && (i.Format == header.GIF || i.Format == header.PNG):
+	case s.Must && (s.Format == codec.JPEG || s.Format == codec.PNG) && i.Format != header.AVIF:
 		return nil // the first frame was asked for
 	case s.Format != codec.WebP || i.Format == header.AVIF || i.Orientation > 1:
 		return fmt.Errorf("an animated %s as %s: %w", i.Format, s.Format, ErrUnsupported)

@@ -20,8 +20,8 @@ import (
 	"millrace/images/picture"
 )
 
-// decode decodes the source: a JPEG as small as the plan allows, all else at
-// its size. A file that is cut off is an error: half an image may be what a
+// decode decodes the source, of an animation the first frame: a JPEG as small as the plan
+// allows, all else at its size. A file that is cut off is an error: half an image may be what a
 // browser shows of it now, but it must not be kept as a variant.
 func (j *job) decode(p plan) (*picture.Picture, error) {
 	if j.info.Format == header.JPEG {
@@ -33,6 +33,13 @@ func (j *job) decode(p plan) (*picture.Picture, error) {
 	}
 	if j.info.Format == header.AVIF {
 		return j.decodeAVIF()
+	}
+	if j.info.Format == header.WebP && j.info.Frames > 1 {
+		pic, err := codec.FirstFrame(j.source)
+		if err != nil {
+			return nil, j.broken(err)
+		}
+		return pic, nil
 	}
 	config, decode := decoders(j.info.Format)
 	if decode == nil {

@@ -149,6 +149,15 @@ func TestMaxBytes(t *testing.T) {
 		}
 		before = len(res.Data)
 	}
+	// Profile and copyright count, with what is around them.
+	whole := withSegment(withProfile(source, displayP3()), 0xE1, exif(1))
+	for _, format := range []codec.Format{codec.JPEG, codec.WebP} {
+		s := Spec{Format: format, Quality: 50, Width: 200, KeepCopyright: true}
+		s.MaxBytes = len(convertTo(t, embedded(t), whole, s).Data) - 1
+		if res := convertTo(t, embedded(t), whole, s); len(res.Data) > s.MaxBytes {
+			t.Errorf("%s: at most %d: %d", format, s.MaxBytes, len(res.Data))
+		}
+	}
 	least := convertTo(t, plainly(), source, Spec{Format: codec.JPEG, Quality: 1, Width: 399})
 	if res := convertTo(t, plainly(), source, Spec{Format: codec.JPEG, MaxBytes: 100, Width: 399}); len(res.Data) != len(least.Data) {
 		t.Errorf("%d bytes, the lowest quality takes %d", len(res.Data), len(least.Data))
@@ -191,6 +200,10 @@ func TestFacts(t *testing.T) {
 	}
 	if f := tell(animated(t, 3, 0)); f.Frames != 3 || f.Color == "" {
 		t.Errorf("an animation: %+v", f)
+	}
+	film := convertTo(t, embedded(t), animated(t, 3, 0), Spec{Format: codec.WebP, Width: 32}).Data
+	if f := tell(film); f.Format != "webp" || f.Frames != 3 || f.Width != 32 || f.Color == "" {
+		t.Errorf("an animated WebP: %+v", f)
 	}
 	for _, format := range []codec.Format{BlurHash, ThumbHash, Colour} {
 		if res := convertTo(t, plainly(), asJPEG(t, photograph(64, 32)), Spec{Format: format}); len(res.Data) < 7 || len(res.Data) > 60 || res.Format != format {

@@ -49,8 +49,11 @@ const (
 func (j *job) encode(p *picture.Picture) (data []byte, lossless bool, err error) {
 	asked := j.spec
 	data, lossless, err = j.encodeAt(p, asked.Quality)
-	most := asked.MaxBytes - len(p.ICC)
-	if err != nil || asked.MaxBytes == 0 || len(data) <= most {
+	fits := func(data []byte) bool {
+		whole, err := j.wrap(data, p.ICC)
+		return err == nil && len(whole) <= asked.MaxBytes
+	}
+	if err != nil || asked.MaxBytes == 0 || fits(data) {
 		return data, lossless, err
 	}
 	if lossless {
@@ -62,17 +65,17 @@ func (j *job) encode(p *picture.Picture) (data []byte, lossless bool, err error)
 		}
 		j.lossy = true
 	}
-	fits := false
+	found := false
 	for low, high := 1, asked.Quality; low <= high; {
 		q := (low + high) / 2
 		one, _, err := j.encodeAt(p, q)
 		switch {
 		case err != nil:
 			return nil, false, err
-		case len(one) <= most:
-			data, fits, low = one, true, q+1
+		case fits(one):
+			data, found, low = one, true, q+1
 		default:
-			if !fits && len(one) < len(data) {
+			if !found && len(one) < len(data) {
 				data = one // if none fits, the smallest
 			}
 			high = q - 1

@@ -25,7 +25,6 @@ func Memory(i header.Info, s Spec, level string) int64 {
 		return baseMemory // and the file twice, which is bounded and small beside that
 	case IsFact(s.Format):
 		s.Width, s.Height, s.Fit, s.Edit = factSide, factSide, Contain, Edit{}
-		i.Frames = 1 // the first is decoded
 	}
 	if i.Frames > 1 && i.Format != header.TIFF && s.Format == codec.WebP {
 		return animationMemory(i, s, level)
@@ -149,6 +148,8 @@ func decodedMemory(i header.Info, p plan, pixels int64) (peak, kept, perPixel in
 		kept = (1 + 4) * pixels // its decoder's image, and ours
 	case i.Depth > 8:
 		kept = (8 + 4) * pixels
+	case i.Format == header.WebP && i.Frames > 1: // a frame, and three canvases
+		return 4 * 4 * pixels, 3 * 4 * pixels, 4
 	case i.Format == header.WebP && !i.Lossless:
 		return 2 * pixels, 2 * pixels, 2
 	default:

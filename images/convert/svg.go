@@ -27,8 +27,8 @@ const (
 	maxSVGDepth = 500
 )
 
-// svgElements are those that draw, without a and what it would link to.
-const svgElements = " svg g defs symbol use path rect circle ellipse line polyline polygon text tspan textPath title desc " +
+// svgElements are those that draw. An a is what is in it: it links to nothing here.
+const svgElements = " svg g a defs symbol use path rect circle ellipse line polyline polygon text tspan textPath title desc " +
 	"linearGradient radialGradient stop clipPath mask pattern marker image style switch view " +
 	"filter feBlend feColorMatrix feComponentTransfer feComposite feConvolveMatrix feDiffuseLighting feDisplacementMap feDistantLight " +
 	"feDropShadow feFlood feFuncA feFuncB feFuncG feFuncR feGaussianBlur feImage feMerge feMergeNode feMorphology feOffset fePointLight " +
@@ -39,6 +39,9 @@ var localURL = regexp.MustCompile(`^(#[^\s]*|data:image/(png|jpeg|gif|webp|avif)
 
 // loads is what may load something in CSS and in the attributes that hold some of it.
 var loads = regexp.MustCompile(`(?i)url\(\s*(['"]?)\s*[^#'"\s]|url\(\s*['"]\s*[^#\s]|@|\\|javascript:|expression|image-set|-moz-binding|behavior|src\(|https?:|</`)
+
+// inner are the rules of CSS that have other rules in them and load nothing by themselves.
+var inner = regexp.MustCompile(`@(media|supports|keyframes)\b`)
 
 // sanitizeSVG writes what of a drawing may be sent: elements and attributes that are known to do
 // nothing but draw. Others are left out with all that is in them. Errors are of ErrSVG: for what is
@@ -125,7 +128,7 @@ func (s *svgCleaner) start(e xml.StartElement) error {
 		s.out.WriteString(` xmlns="` + svgSpace + `" xmlns:xlink="` + xlinkSpace + `"`)
 	}
 	for _, a := range e.Attr {
-		if name := svgAttribute(a); name != "" {
+		if name := svgAttribute(a, e.Name.Local); name != "" {
 			s.out.WriteString(" " + name + `="`)
 			if err := xml.EscapeText(&s.out, []byte(a.Value)); err != nil {
 				return err
@@ -155,8 +158,8 @@ func changesLinks(e xml.StartElement) bool {
 // attributeName is what names of attributes look like that draw.
 var attributeName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]*$`)
 
-// svgAttribute is the name that an attribute has in the result; "": it is left out.
-func svgAttribute(a xml.Attr) string {
+// svgAttribute is the name that an attribute of an element has in the result; "": it is left out.
+func svgAttribute(a xml.Attr, element string) string {
 	name := a.Name.Local
 	switch a.Name.Space {
 	case "":
@@ -175,7 +178,7 @@ func svgAttribute(a xml.Attr) string {
 	}
 	switch {
 	case name == "href" || name == "xlink:href":
-		if !localURL.MatchString(strings.TrimSpace(a.Value)) {
+		if element == "a" || !localURL.MatchString(strings.TrimSpace(a.Value)) {
 			return ""
 		}
 		return name
@@ -194,7 +197,8 @@ func (s *svgCleaner) end(e xml.EndElement) {
 	}
 	if s.inStyle {
 		s.inStyle = false
-		if css := s.style.Bytes(); !loads.Match(css) {
+		// The names of inner rules stay where they are, so that url(@media is what it was.
+		if css := s.style.Bytes(); !loads.Match(inner.ReplaceAll(css, []byte("$1"))) {
 			s.text(css)
 		}
 	}
