@@ -350,12 +350,11 @@ func (c *Channels) revokeSDK(k *sdkClient) {
 	var gone []string
 	k.each(func(sub *hub.Subscription) {
 		channel := sub.Channel()
-		if own := k.others().subs[channel]; own != nil && (own.token || own.given) {
-			return
-		}
-		if !k.grant.MaySubscribe(channel) {
+		own := k.others().subs[channel]
+		switch {
+		case (own == nil || !own.token && !own.given) && !k.grant.MaySubscribe(channel):
 			gone = append(gone, channel)
-		} else if !k.grant.MaySeePresence(channel) {
+		case !k.grant.MaySeePresence(channel):
 			c.hub.StopJoins(sub)
 		}
 	})

@@ -405,6 +405,28 @@ func TestSDKJoins(t *testing.T) {
 	})
 }
 
+// TestSDKJoinsRevoked: a new token that shows no presence ends joins and leaves, also in
+// a subscription that has a token of its own.
+func TestSDKJoinsRevoked(t *testing.T) {
+	bubble(t, tokens(), func(t *testing.T, r *rig) {
+		ann := r.dial(tokenFor(t, map[string]any{"sub": "ann", "presence": []string{"own"}}))
+		ann.say(`{"id":2,"subscribe":{"channel":"own","join_leave":true,"token":"` + tokenFor(t, map[string]any{"sub": "ann", "channel": "own"}) + `"}}`)
+		bob := r.dial(tokenFor(t, map[string]any{"sub": "bob", "subscribe": []string{"own"}}))
+		bob.say(`{"id":2,"subscribe":{"channel":"own"}}`)
+		if said := ann.heard(); len(said) != 1 || !strings.Contains(said[0], `"join"`) {
+			t.Fatalf("heard %s", said)
+		}
+		ann.say(`{"id":3,"refresh":{"token":"` + tokenFor(t, map[string]any{"sub": "ann"}) + `"}}`)
+		bob.say(`{"id":3,"unsubscribe":{"channel":"own"}}`)
+		ann.expect("")
+		r.publish("own", "1")
+		ann.expect("", `{"push":{"channel":"own","pub":{"data":1,"offset":1}}}`)
+		ann.leave()
+		bob.leave()
+		r.clean()
+	})
+}
+
 // TestSDKHistory are the pages of a history.
 func TestSDKHistory(t *testing.T) {
 	bubble(t, Options{History: History{Messages: 4}}, func(t *testing.T, r *rig) {
