@@ -30,6 +30,9 @@ const (
 	apiCommands = 1000
 	// apiBody is the most bytes of a request.
 	apiBody = 16 << 20
+	// apiAnswer is from how many bytes on the answers to several commands are enough:
+	// each may be as long as apiBody.
+	apiAnswer = 2 * apiBody
 )
 
 // ServeAPI is the server API of Centrifugo: POST …/api/METHOD with the parameters as JSON,
@@ -46,15 +49,21 @@ func (c *Channels) ServeAPI(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := publishContext(r.Context())
 	defer cancel()
 	var answer []byte
+	var commands []apiCommand
 	switch method := strings.Trim(strings.TrimPrefix(r.URL.Path, apiPath), "/"); method {
 	case "":
-		answer, no = c.apiLines(ctx, body)
+		if commands, no = apiLines(body); no == nil {
+			answer, no = c.apiAll(ctx, commands, "\n", func(string) string { return "result" })
+		}
 	case "batch":
-		answer, no = c.apiBatch(ctx, body)
+		if commands, no = apiBatch(body); no == nil {
+			answer, no = c.apiAll(ctx, commands, ",", func(method string) string { return method })
+			answer = append(append([]byte(`{"replies":[`), answer...), `]}`...)
+		}
 	default:
 		var reply apiReply
 		if reply, no = c.api(ctx, method, body); no == nil {
-			answer = reply.json()
+			answer = reply.json("result")
 		}
 	}
 	if no != nil {
@@ -92,81 +101,85 @@ type apiReply struct {
 	Error  *centrifuge.Error `json:"error,omitempty"`
 }
 
-func (r apiReply) json() []byte {
-	if r.Error == nil && r.Result == nil {
-		r.Result = struct{}{}
+// json is the reply as an answer has it, with the result by a name.
+func (r apiReply) json(name string) []byte {
+	var value any = struct{}{}
+	switch {
+	case r.Error != nil:
+		name, value = "error", r.Error
+	case r.Result != nil:
+		value = r.Result
 	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
+	b := bytes.NewBuffer(append(appendQuoted([]byte{'{'}, name), ':'))
+	e := json.NewEncoder(b)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(r); err != nil {
+	if err := e.Encode(value); err != nil {
 		return []byte(`{"error":{"code":100,"message":"internal server error"}}`) // cannot be: all data is checked
 	}
-	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'})
+	return append(bytes.TrimSuffix(b.Bytes(), []byte{'\n'}), '}')
 }
 
-// apiLines are the commands of older clients.
-func (c *Channels) apiLines(ctx context.Context, body []byte) ([]byte, *Refusal) {
-	var answers [][]byte
+// apiCommand is one of several in a request.
+type apiCommand struct {
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
+}
+
+// apiLines reads the commands of older clients.
+func apiLines(body []byte) (commands []apiCommand, _ *Refusal) {
 	d := json.NewDecoder(bytes.NewReader(body))
 	for d.More() {
-		var command struct {
-			Method string          `json:"method"`
-			Params json.RawMessage `json:"params"`
-		}
+		var command apiCommand
 		if err := d.Decode(&command); err != nil {
 			return nil, refusal(http.StatusBadRequest, "this is no command: send objects like {\"method\":\"publish\",\"params\":{…}}")
 		}
-		if len(answers) == apiCommands {
-			return nil, refusal(http.StatusBadRequest, fmt.Sprintf("there are more than %d commands", apiCommands))
-		}
-		reply, no := c.api(ctx, command.Method, command.Params)
-		if no != nil {
-			return nil, no
-		}
-		answers = append(answers, reply.json())
+		commands = append(commands, command)
 	}
-	if len(answers) == 0 {
+	if len(commands) == 0 {
 		return nil, refusal(http.StatusBadRequest, "there is no command")
 	}
-	return bytes.Join(answers, []byte{'\n'}), nil
+	return commands, nil
 }
 
-// apiBatch are several commands, each an object of one method with its parameters.
-func (c *Channels) apiBatch(ctx context.Context, body []byte) ([]byte, *Refusal) {
+// apiBatch reads several commands, each an object of one method with its parameters.
+func apiBatch(body []byte) (commands []apiCommand, _ *Refusal) {
 	var batch struct {
 		Commands []map[string]json.RawMessage `json:"commands"`
 	}
 	if err := json.Unmarshal(body, &batch); err != nil {
 		return nil, badParams(err)
 	}
-	if len(batch.Commands) > apiCommands {
-		return nil, refusal(http.StatusBadRequest, fmt.Sprintf("there are more than %d commands", apiCommands))
-	}
-	replies := []map[string]any{}
 	for _, command := range batch.Commands {
 		if len(command) != 1 {
 			return nil, refusal(http.StatusBadRequest, `each command is an object of one method, like {"publish":{…}}`)
 		}
 		for method, params := range command {
-			reply, no := c.api(ctx, method, params)
-			switch {
-			case no != nil:
-				return nil, no
-			case reply.Error != nil:
-				replies = append(replies, map[string]any{"error": reply.Error})
-			case reply.Result == nil:
-				replies = append(replies, map[string]any{method: struct{}{}})
-			default:
-				replies = append(replies, map[string]any{method: reply.Result})
-			}
+			commands = append(commands, apiCommand{method, params})
 		}
 	}
-	text, err := json.Marshal(map[string]any{"replies": replies})
-	if err != nil {
-		return nil, refusal(http.StatusInternalServerError, "the answer cannot be written")
+	return commands, nil
+}
+
+// apiAll obeys commands one after the other. What is wrong with one is said in its
+// place, and the others are done. nameOf is by which name the result of a method stands.
+func (c *Channels) apiAll(ctx context.Context, commands []apiCommand, between string, nameOf func(method string) string) (answer []byte, _ *Refusal) {
+	if len(commands) > apiCommands {
+		return nil, refusal(http.StatusBadRequest, fmt.Sprintf("there are more than %d commands", apiCommands))
 	}
-	return text, nil
+	for i, command := range commands {
+		reply := apiReply{Error: centrifuge.Fail(centrifuge.LimitExceeded, "the answers to the commands before it are too long")}
+		if len(answer) < apiAnswer {
+			var no *Refusal
+			if reply, no = c.api(ctx, command.Method, command.Params); no != nil {
+				reply.Error = centrifuge.Fail(centrifuge.BadRequest, no.Text)
+			}
+		}
+		if i > 0 {
+			answer = append(answer, between...)
+		}
+		answer = append(answer, reply.json(nameOf(command.Method))...)
+	}
+	return answer, nil
 }
 
 func badParams(err error) *Refusal {
@@ -344,23 +357,6 @@ type aboutChannel struct {
 	Pattern string               `json:"pattern"`
 }
 
-// asked waits for an answer of the bus.
-func asked[T any](ctx context.Context, ask func(done func(T, error))) (T, error) {
-	type answer struct {
-		v   T
-		err error
-	}
-	known := make(chan answer, 1)
-	ask(func(v T, err error) { known <- answer{v, err} })
-	select {
-	case a := <-known:
-		return a.v, a.err
-	case <-ctx.Done():
-		var none T
-		return none, ctx.Err()
-	}
-}
-
 func (c *Channels) presentIn(ctx context.Context, channel string) ([]bus.Member, error) {
 	if err := checkChannel(channel); err != nil {
 		return nil, centrifuge.Fail(centrifuge.BadRequest, err.Error())
@@ -368,7 +364,7 @@ func (c *Channels) presentIn(ctx context.Context, channel string) ([]bus.Member,
 	if !c.presence {
 		return nil, centrifuge.Fail(centrifuge.NotAvailable, "presence is not kept here")
 	}
-	members, err := asked(ctx, func(done func([]bus.Member, error)) { c.hub.Presence(channel, done) })
+	members, err := await(ctx, func(done func([]bus.Member, error)) { c.hub.Presence(channel, done) })
 	if err != nil {
 		return nil, centrifuge.Fail(centrifuge.Internal, "who is in this channel cannot be known now")
 	}
@@ -405,7 +401,7 @@ func (c *Channels) apiHistory(ctx context.Context, p aboutChannel) (any, error) 
 		return nil, centrifuge.Fail(centrifuge.NotAvailable, "no history is kept here")
 	}
 	page := pageOf(&centrifuge.HistoryRequest{Channel: p.Channel, Limit: p.Limit, Since: p.Since, Reverse: p.Reverse})
-	h, err := asked(ctx, func(done func(bus.History, error)) { c.hub.History(p.Channel, page.since(), page.ask(), done) })
+	h, err := await(ctx, func(done func(bus.History, error)) { c.hub.History(p.Channel, page.since(), page.ask(), done) })
 	switch {
 	case err != nil:
 		return nil, centrifuge.Fail(centrifuge.Internal, "the history cannot be read now")

@@ -2,14 +2,22 @@ package channels
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"millrace/store/bus"
 	"millrace/websocket/hub"
 )
 
-// List returns channels with subscribers on this machine; see [hub.Hub.List].
+// List returns channels with subscribers on this machine; see [hub.Hub.List]. That of
+// orders is not among them.
 func (c *Channels) List(part string, most int) (list []hub.Listed, all int) {
-	return c.hub.List(part, most)
+	list, all = c.hub.List(part, most+1) // with one more, since that of orders is nobody's
+	list = slices.DeleteFunc(list, func(l hub.Listed) bool { return l.Name == orders })
+	if c.ordered && strings.Contains(orders, part) {
+		all--
+	}
+	return list[:min(len(list), most)], all
 }
 
 // HasPresence reports whether the server knows who is in a channel.
