@@ -14,13 +14,20 @@ import (
 // microseconds of the server's clock, grants as many further requests as the limit allows,
 // and answers how far the time is ahead, and how many it has granted. The key is forgotten
 // when the time has come.
+//
+// The server's clock may be set back, and a replica that takes over has another one. So a
+// time that is further ahead than a burst and what a hundred machines let pass unasked counts
+// as that: a client with 10/s is not locked out for longer than some 11 s, however wrong the
+// clock was.
 const countScript = `local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
-local due = math.max(tonumber(redis.call('GET', KEYS[1]) or '0') or 0, now) + tonumber(ARGV[1])
-local want, interval = tonumber(ARGV[2]), tonumber(ARGV[3])
+local want, interval, most = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local latest = now + most + 100 * math.max(interval, (most + interval) / 20)
+local before = tonumber(redis.call('GET', KEYS[1]) or '0') or 0
+local due = math.min(math.max(before, now), latest) + tonumber(ARGV[1])
 local granted = 0
 if want > 0 then
-  granted = math.max(0, math.min(want, math.floor((tonumber(ARGV[4]) - math.max(due - now, 0)) / interval) + 1))
+  granted = math.max(0, math.min(want, math.floor((most - math.max(due - now, 0)) / interval) + 1))
   due = due + granted * interval
 end
 local ahead = math.max(due - now, 0)
