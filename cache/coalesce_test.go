@@ -45,6 +45,13 @@ func (l *leases) Hold(_ context.Context, key, name string, d time.Duration) (str
 	return name, nil
 }
 
+// take gives a lease to somebody else.
+func (l *leases) take(key, holder string, d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all[key] = heldLease{holder: holder, until: time.Now().Add(d)}
+}
+
 func (l *leases) Holder(_ context.Context, key string) (holder, note string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -203,8 +210,7 @@ func TestCoalesceShared(t *testing.T) {
 				t.Errorf("%q is still held", key)
 			}
 			for _, h := range machines {
-				key := h.tiers.Name("http://a.example/x")
-				l.all[key] = heldLease{holder: "who has died", until: time.Now().Add(2 * time.Second)}
+				l.take(h.tiers.Name("http://a.example/x"), "who has died", 2*time.Second)
 			}
 			if slowest, _ := each(machines, 3, "http://a.example/x"); up.calls.Load() != 1 || slowest > 2*time.Second+took+2*longestLook {
 				t.Errorf("the upstream was asked %d times, the slowest client waited %v", up.calls.Load(), slowest)
@@ -221,7 +227,7 @@ func TestCoalesceShared(t *testing.T) {
 				ask(machines[0], "GET", "http://a.example/"+strconv.Itoa(i))
 			}
 			up.calls.Store(0)
-			l.all[machines[0].tiers.Name("http://a.example/x")] = heldLease{holder: "who hangs", until: time.Now().Add(time.Hour)}
+			l.take(machines[0].tiers.Name("http://a.example/x"), "who hangs", time.Hour)
 			slowest, _ := each(machines[:1], 1, "http://a.example/x")
 			if up.calls.Load() != 1 || slowest > 4*took {
 				t.Errorf("the upstream was asked %d times, the slowest client waited %v", up.calls.Load(), slowest)
