@@ -3,6 +3,7 @@
 package plugin
 
 import (
+	"bytes"
 	"io"
 	"log/slog"
 	"net/http"
@@ -40,6 +41,7 @@ func TestTablesAreBounded(t *testing.T) {
 		"grows to a large one":    {seq([]byte{1, funcref, 1, 10}, leb(1<<20)), grows, "may take 8388608 bytes: memory allows 1048576"},
 		"large from the start":    {seq([]byte{1, funcref, 0}, leb(1<<20)), next(), "may take 8388608 bytes"},
 		"a large maximum, unused": {seq([]byte{1, funcref, 1, 10}, leb(1<<20)), next(), ""},
+		"many of them":            {seq([]byte{3}, bytes.Repeat(seq([]byte{funcref, 1, 10}, leb(1<<16)), 3)), grows, "may take 1572864 bytes"},
 		"the second one":          {seq([]byte{2, funcref, 1, 10, 20, funcref, 0, 10}), grows, "may grow without bound"},
 	} {
 		module := guest{request: c.request, tables: c.tables}.module()

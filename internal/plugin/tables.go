@@ -22,14 +22,6 @@ type table struct {
 	bounded     bool
 }
 
-// bytes is how much memory it can take. grows: something in the module makes tables larger.
-func (t table) bytes(grows bool) (n uint64, bounded bool) {
-	if !grows {
-		return t.least * elementSize, true
-	}
-	return t.most * elementSize, t.bounded
-}
-
 // errCut: the module was compiled, so this does not happen.
 var errCut = errors.New("its section of tables cannot be read")
 
@@ -72,20 +64,31 @@ func tablesOf(module []byte) (list []table, err error) {
 	return nil, err
 }
 
-// fit is nil if no table can take more than most bytes. grows asks whether the module makes
-// tables larger.
+// fit is nil if all tables together cannot take more than most bytes. grows asks whether the
+// module makes tables larger.
 func fit(tables []table, most uint64, grows func() bool) error {
-	for _, t := range tables {
-		n, bounded := t.bytes(true)
-		if bounded && n <= most {
-			continue
-		}
-		if n, bounded = t.bytes(grows()); !bounded {
-			return errors.New("it has a table that may grow without bound: link it with a maximum for the table")
-		}
-		if n > most {
-			return fmt.Errorf("it has a table that may take %d bytes: memory allows %d", n, most)
-		}
+	n, bounded := bytesOf(tables, true)
+	if !bounded || n > most {
+		n, bounded = bytesOf(tables, grows())
+	}
+	switch {
+	case !bounded:
+		return errors.New("it has a table that may grow without bound: link it with a maximum for the table")
+	case n > most:
+		return fmt.Errorf("its tables may take %d bytes: memory allows %d", n, most)
 	}
 	return nil
+}
+
+// bytesOf is how much memory tables can take. grows: something in the module makes them larger.
+func bytesOf(tables []table, grows bool) (n uint64, bounded bool) {
+	bounded = true
+	for _, t := range tables {
+		size := t.least
+		if grows {
+			size, bounded = t.most, bounded && t.bounded
+		}
+		n += size * elementSize // 32 bits each, and no module has 2^29 of them
+	}
+	return n, bounded
 }
