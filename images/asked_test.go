@@ -210,9 +210,15 @@ func TestStripOriginals(t *testing.T) {
 		r.write("a.jpg", file, time.Hour)
 		r.write("lying.jpg", append([]byte("ftypheic, or anything else "), located()...), time.Hour)
 		r.write("raw.tif", append([]byte("no TIFF "), located()...), time.Hour)
+		for other, kind := range map[string]string{"b.JPE": "image/jpeg", "b.jfif": "image/jpeg", "b.hif": "image/heif", "b.apng": "image/apng"} {
+			r.write(other, file, time.Hour)
+			if res := r.get("/"+other, ""); res.Header.Get("Content-Type") != kind {
+				t.Errorf("%s: %v", other, res.Header)
+			}
+		}
 		r.write("large.jpg", append(withPlace(t, 2), make([]byte, 100_000)...), time.Hour)
 		r.write("without.jpg", photo(t, 64, 48, 3), time.Hour)
-		for _, path := range []string{"/a.jpg", "/a.jpg?w=64", "/a.jpg?w=30", "/lying.jpg", "/raw.tif", "/large.jpg"} {
+		for _, path := range []string{"/a.jpg", "/a.jpg?w=64", "/a.jpg?w=30", "/lying.jpg", "/raw.tif", "/large.jpg", "/b.JPE", "/b.jfif", "/b.hif", "/b.apng"} {
 			for _, accept := range []string{"", takesBoth} {
 				res := r.get(path, accept)
 				if got := body(t, res); place(got) && strip != "" {

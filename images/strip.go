@@ -16,8 +16,8 @@ import (
 // beside those that are converted: so they are looked at, too.
 func mayHaveLocation(ext string) bool {
 	return map[string]bool{
-		".jpg": true, ".jpeg": true, ".png": true, ".webp": true, ".tif": true, ".tiff": true,
-		".avif": true, ".heic": true, ".heif": true,
+		".jpg": true, ".jpeg": true, ".jpe": true, ".jfif": true, ".png": true, ".apng": true, ".webp": true, ".tif": true, ".tiff": true,
+		".avif": true, ".heic": true, ".heif": true, ".hif": true,
 	}[ext]
 }
 

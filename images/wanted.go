@@ -126,10 +126,12 @@ func (h *Handler) formatOf(name codec.Format) (format, bool) {
 // mediaType is that of the originals with an extension.
 func mediaType(ext string) string {
 	switch kind := strings.ToLower(strings.TrimPrefix(ext, ".")); kind {
-	case "jpg":
+	case "jpg", "jpe", "jfif":
 		return "image/jpeg"
 	case "tif":
 		return "image/tiff"
+	case "hif":
+		return "image/heif"
 	default:
 		return "image/" + kind
 	}
