@@ -143,7 +143,7 @@ func (h *Handler) carries(q *message.Request) bool {
 // Begin takes a connection for the request q, of which out was made, into t, or has it wait
 // for a place or a connection (see Waits). It may be called only after Tries reported true.
 func (h *Handler) Begin(t *RoundTrip, q *lane.ForwardRequest, out *upstream.Request) bool {
-	out.Came = q.Came
+	out.Received = q.Received
 	if !h.loops.Begin(&t.Exchange, q.Loop, out, q.Waiting) {
 		return false
 	}
@@ -168,7 +168,7 @@ func (h *Handler) OutgoingNow(q *message.Request, room *Room) *upstream.Request 
 // BeginUpgrade is Begin for a request that asks for another protocol, of which OutgoingNow
 // has made out.
 func (h *Handler) BeginUpgrade(t *RoundTrip, q *lane.ForwardRequest, out *upstream.Request) bool {
-	out.Came = q.Came
+	out.Received = q.Received
 	if !h.loops.BeginUpgrade(&t.Exchange, q.Loop, out, q.Waiting) {
 		return false
 	}
@@ -178,7 +178,7 @@ func (h *Handler) BeginUpgrade(t *RoundTrip, q *lane.ForwardRequest, out *upstre
 
 // begun notes that the exchange has begun.
 func (t *RoundTrip) begun(h *Handler, out *upstream.Request) {
-	t.handler, t.method, t.began, t.beyond, t.answer.Status = h, out.Method, out.Came, false, 0
+	t.handler, t.method, t.began, t.beyond, t.answer.Status = h, out.Method, out.Received, false, 0
 }
 
 // Ask sends out, which has no body; its text is written into room. If it reports false,

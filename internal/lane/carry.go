@@ -32,15 +32,15 @@ type Passer interface {
 
 // ForwardRequest is a request to forward. The loop uses the same one again for the next.
 type ForwardRequest struct {
-	Head   *message.Request // its strings live as long as the request
-	Body   []byte           // the whole body
-	Scope  *Scope
-	Client net.Addr
-	Remote string    // the same, for the log
-	Local  net.Addr  // the address that the client has connected to
-	Loop   int       // the number of the loop
-	Came   time.Time // when the loop has read the request, or has begun anew with it
-	Out    []byte    // an empty buffer for the request as it is sent
+	Head     *message.Request // its strings live as long as the request
+	Body     []byte           // the whole body
+	Scope    *Scope
+	Client   net.Addr
+	Remote   string    // the same, for the log
+	Local    net.Addr  // the address that the client has connected to
+	Loop     int       // the number of the loop
+	Received time.Time // when the loop has read the request, or has begun anew with it
+	Out      []byte    // an empty buffer for the request as it is sent
 	// Pages are the site's error pages: an answer whose status has one is for the handler.
 	Pages site.Pages
 	// Waiting.Ready is called when a request that waits for a connection to the
@@ -50,10 +50,10 @@ type ForwardRequest struct {
 
 // Reply is an answer for the client, as a handler would have sent it.
 type Reply struct {
-	Status int
-	Lines  []field.Line // for [lean.Server.AppendHead]
-	Body   []byte
-	Came   time.Time // when the loop has read it
+	Status   int
+	Lines    []field.Line // for [lean.Server.AppendHead]
+	Body     []byte
+	Received time.Time // when the loop has read it
 }
 
 // Progress is the outcome of [RoundTrip.Take].

@@ -176,7 +176,7 @@ func (lp *loop) ensureForwarding() *forwarding {
 // fillForward makes the ForwardRequest of a call, whose head is in fwd.
 func (lp *loop) fillForward(f *call, body []byte, now time.Time) *ForwardRequest {
 	k, c := lp.fwd, f.c
-	k.forward = ForwardRequest{Head: &k.request, Body: body, Scope: c.scope, Client: c.RemoteAddr(), Remote: c.loggedAs(), Local: c.local, Loop: lp.number, Came: now, Out: k.out[:0]}
+	k.forward = ForwardRequest{Head: &k.request, Body: body, Scope: c.scope, Client: c.RemoteAddr(), Remote: c.loggedAs(), Local: c.local, Loop: lp.number, Received: now, Out: k.out[:0]}
 	k.request.Secure, k.request.ID, k.request.Set, k.request.Marks = c.scope.Secure, "", nil, nil
 	k.request.Subject = c.subject
 	k.request.Peer, k.request.Port = addrOf(k.forward.Client), portOf(k.forward.Client)
@@ -468,12 +468,12 @@ func (lp *loop) upstreamReadable(event *epoll.Event) {
 		lp.toWorker(f)
 		return
 	}
-	k.reply.Came = time.Now()
+	k.reply.Received = time.Now()
 	switch f.roundTrip.Take(k.into[:], &k.reply) {
 	case Incomplete:
 		if f.in != &k.partial {
 			f.unlink()
-			k.partial.add(f, k.reply.Came)
+			k.partial.add(f, k.reply.Received)
 		}
 	case NeedsHandler:
 		lp.toWorker(f)
@@ -500,7 +500,7 @@ func (lp *loop) reply(f *call) {
 	pending, err := lp.sendReply(c)
 	p.Sent(c, &k.reply)
 	c.state.set(stateReading) // a drain that begins now either sees this, or is seen below
-	c.awaitRequest(k.reply.Came, lp.lane.settings.Load())
+	c.awaitRequest(k.reply.Received, lp.lane.settings.Load())
 	if !c.resume(false) || err != nil {
 		if pending != nil {
 			pending.release()

@@ -363,7 +363,7 @@ func (v *visit) Inner() lane.RoundTrip { return v.RoundTrip }
 // may pass on, and sends it if its route, its gate and its job allow that at once.
 func (s *Server) Forward(q *lane.ForwardRequest) (started lane.RoundTrip, sent bool) {
 	h := q.Head
-	v := s.begin(q.Scope, h, q.Remote, q.Came)
+	v := s.begin(q.Scope, h, q.Remote, q.Received)
 	if !v.find(h) || !v.findJob() {
 		v.leave()
 		return nil, false
@@ -435,14 +435,14 @@ func (v *visit) Take(buf []byte, r *lane.Reply) lane.Progress {
 
 // Sent implements [lane.RoundTrip].
 func (v *visit) Sent(c *lane.Conn, r *lane.Reply) {
-	v.done(r.Status, int64(len(r.Body)), c.Shard(), r.Came)
+	v.done(r.Status, int64(len(r.Body)), c.Shard(), r.Received)
 	v.RoundTrip.Sent(c, r)
 	v.leave()
 }
 
 // Switched implements [lane.Switching].
 func (v *visit) Switched(c *lane.Conn, r *lane.Reply, fd int, early []byte) {
-	v.done(r.Status, 0, c.Shard(), r.Came)
+	v.done(r.Status, 0, c.Shard(), r.Received)
 	if s, ok := v.RoundTrip.(lane.Switching); ok { // it has said so
 		s.Switched(c, r, fd, early)
 	}

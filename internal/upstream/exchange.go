@@ -153,7 +153,7 @@ func (p *Pool) begin(x *Exchange, loop int, q *Request, told Waker, tunnels bool
 	if p.options.ProxyProtocol != "" {
 		return false
 	}
-	now, what := p.at(q.Came), p.demandOf(q, tunnels)
+	now, what := p.at(q.Received), p.demandOf(q, tunnels)
 	*x = Exchange{pool: p, loop: loop, what: what, secure: q.Secure, waker: told, tunnels: tunnels}
 	p.mu.Lock()
 	if !p.loopable() {

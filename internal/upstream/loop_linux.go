@@ -28,10 +28,10 @@ func lineOf(w *wire) *line {
 
 func (l *line) close() { _ = syscall.Close(l.fd) }
 
-// quiet reports whether nothing has come on the line that its loop could know of: it was made
+// isIdle reports whether nothing has come on the line that its loop could know of: it was made
 // this moment, or its loop has watched it all the time. What comes later is indistinguishable
 // from an answer, also behind a look.
-func (l *line) quiet() bool {
+func (l *line) isIdle() bool {
 	return l.dialed.justNow() || l.dialed == nil && l.watch != nil && !l.watch.Stirred(l.fd, l.serial)
 }
 
@@ -65,7 +65,7 @@ func (x *Exchange) Send(q *Request, body, room []byte) bool {
 	for x.line != nil {
 		l := x.line
 		found, err, n := noData, error(nil), 0
-		if !l.quiet() {
+		if !l.isIdle() {
 			found, err = l.look()
 		}
 		if found == noData {

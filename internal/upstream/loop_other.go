@@ -17,7 +17,7 @@ func lineOf(*wire) *line { return nil }
 
 func (*line) close() {}
 
-func (*line) quiet() bool { return false }
+func (*line) isIdle() bool { return false }
 
 func (*line) look() (state, error) { return gone, errClosed }
 

@@ -51,8 +51,8 @@ type Request struct {
 	Client netip.AddrPort
 	// Local is the address that the client has connected to, for the PROXY protocol.
 	Local netip.AddrPort
-	// Came is when the request was read of its client, for an event loop; the zero time: now.
-	Came time.Time
+	// Received is when the request was read of its client, for an event loop; the zero time: now.
+	Received time.Time
 	// Secure: the client is there over TLS.
 	Secure bool
 	// Key is what "balance: hash" goes by instead of the URL, so that a cache sends
