@@ -1,6 +1,7 @@
 package apache
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -233,4 +234,19 @@ func (t *site) routeOptions(p *place, layers []layer, g guard, r *plan.Route) *p
 		t.headers(layers, r)
 	}
 	return r
+}
+
+// guardedFronts closes the site where a section keeps clients out of the script that answers
+// for what is not there: Apache looks at its sections anew with the script's path.
+func (t *site) guardedFronts() {
+	for _, p := range t.places {
+		f, is := t.frontOf(p.path)
+		r := t.Routed(p.path)
+		if !is || r == nil || r.PHP.To == nil || r.Try != nil {
+			continue
+		}
+		if t.KeptFrom(p.path, f.to) != nil {
+			t.Close(cmp.Or(f.line, lastIn(p.layers, "fallbackresource"), t.Server.Line), "it answers for what is not there, and a section keeps clients out of it: write access or auth for the route of "+p.path)
+		}
+	}
 }

@@ -474,6 +474,7 @@ func (t *site) write() {
 	for _, script := range slices.Sorted(maps.Keys(t.controllers)) {
 		t.Route(script, t.controllers[script])
 	}
+	t.guardedFronts()
 }
 
 // leadsToGuarded reports whether a rule may give a request a path that a rule

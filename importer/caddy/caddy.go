@@ -58,7 +58,7 @@ type importer struct {
 // newImporter reads the options and the addresses of a Caddyfile.
 func newImporter(config *Config, o Options) *importer {
 	im := &importer{options: o, httpPort: "80", httpsPort: "443", issuers: draft.Map(), root: draft.Map(), limits: draft.Map()}
-	im.Config = &plan.Config{Ledger: draft.NewLedger(), Name: "Caddy", TLS: draft.Map(), Upgrade: im.overPlain}
+	im.Config = &plan.Config{Ledger: draft.NewLedger(), Name: "Caddy", TLS: draft.Map(), AllOfTry: true, Upgrade: im.overPlain}
 	if config.Global != nil {
 		im.Used(config.Global)
 		for _, d := range config.Global.Block {

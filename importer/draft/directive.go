@@ -38,7 +38,7 @@ func (d *Directive) String() string {
 	if d.Tag {
 		return "<" + strings.Join(words, " ") + ">"
 	}
-	return strings.Join(words, " ")
+	return strings.TrimSpace(strings.Join(words, " ")) // the addresses of a Caddyfile have no name
 }
 
 // Arg is an argument by its place from 0, "" if there are fewer.

@@ -30,6 +30,7 @@ func (t *site) location(l *location) {
 		}
 		t.im.Used(d) // the page is shown with an error, which asks no rule
 		l.add(l.match(), plan.Deny(404), d.At())
+		l.rules[len(l.rules)-1].Outside = true
 	}
 	t.limitExcept(l)
 	if l.block != nil {
@@ -245,6 +246,9 @@ func (t *site) internal(l *location) {
 		l.apart = append(l.apart, plan.Rule{If: plan.Cond{Path: folder}, Do: plan.Deny(404), Note: l.block.At()}) // nginx leads from there to the path with a slash
 	}
 	t.answers(l, plan.Deny(404))
+	for i := range l.rules {
+		l.rules[i].Outside = true
+	}
 }
 
 func (t *site) isErrorPage(l *location) bool {

@@ -34,6 +34,7 @@ type Config struct {
 	TLS         *draft.Node // what it says of TLS beside certificates; nil for nothing
 	Auto        *draft.Node // where certificates come from that no file has; nil: as by default
 	Redirecting []string    // addresses at which clients are sent to TLS
+	AllOfTry    bool        // rules are for each path that try makes, not for the last alone
 	// Upgrade is what clients get over plain HTTP from a server that has TLS alone where
 	// others have both, and why; nil: they are sent to TLS.
 	Upgrade func(s *Server) *Rule
@@ -142,6 +143,7 @@ func (c *Config) Sites() *draft.Node {
 func (c *Config) site(s *Server, node *draft.Node) {
 	t := NewSite(c, s)
 	s.Read(t)
+	t.closeEnds()
 	var rules []Rule
 	blocks := c.plainOf(s)
 	for _, p := range blocks {

@@ -17,6 +17,8 @@ type Rule struct {
 	If   Cond
 	Do   Action
 	Note string // above it
+
+	Outside bool // what the server itself leads to its paths comes in
 }
 
 // Node is the rule as it is written.
@@ -180,6 +182,7 @@ func (t *Site) hoistFields(all func(has func(*Route) bool) bool) {
 func (t *Site) overPlain(p *Server) (rules []Rule) {
 	inner := NewSite(t.Config, p)
 	p.Read(inner)
+	inner.closeEnds()
 	if inner.same(t) {
 		return nil
 	}
