@@ -157,7 +157,7 @@ func (t *site) needRules() []bool {
 		needs[i] = key == "" || a.goesOn || t.Routed(key) != nil
 		for j := i + 1; j < len(t.answers) && !needs[i]; j++ {
 			later := t.answers[j]
-			needs[i] = a.overlaps(later.conds) && (needs[j] || plan.Before(later.key(), key))
+			needs[i] = a.overlaps(later.conds) && (needs[j] || later.alone(false) || plan.Before(later.key(), key))
 		}
 		if !needs[i] {
 			needs[i], keys[key] = keys[key], true
@@ -169,8 +169,8 @@ func (t *site) needRules() []bool {
 // writeOne writes an answer as a rule, as a route, or as both.
 func (t *site) writeOne(a *answer, needsRule bool) {
 	note := a.line.At() + ": " + a.line.String()
-	letters := a.guard && hasLetters(a.path())
-	if a.build == nil && len(a.middlewares) == 0 && (needsRule || letters || a.action.Redirect.To != "" && a.in != nil && !t.isKey(a)) {
+	letters := a.letters()
+	if a.alone(needsRule) {
 		t.Add(plan.Rule{If: a.rule(a.guard), Do: a.action, Note: note})
 		return
 	}
@@ -196,8 +196,16 @@ func (t *site) writeOne(a *answer, needsRule bool) {
 	}
 }
 
+// letters reports whether an answer keeps clients out of all spellings of a path.
+func (a *answer) letters() bool { return a.guard && hasLetters(a.path()) }
+
+// alone reports whether an answer is written as a rule alone, which comes before all routes.
+func (a *answer) alone(needsRule bool) bool {
+	return a.build == nil && len(a.middlewares) == 0 && (needsRule || a.letters() || a.action.Redirect.To != "" && a.in != nil && !a.isKey())
+}
+
 // isKey reports whether a redirect is as good as a route.
-func (t *site) isKey(a *answer) bool {
+func (a *answer) isKey() bool {
 	key := a.key()
 	return key != "" && !strings.HasSuffix(key, "/")
 }
