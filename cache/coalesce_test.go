@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"millrace/cache/purge"
+	"millrace/cache/rules"
 	"millrace/internal/access/signin"
 	"millrace/internal/wire/message"
 	"millrace/store"
@@ -91,7 +92,7 @@ func group(t *testing.T, n int, l *leases, up *origin) (machines []*Handler, end
 	}
 	for range n {
 		o := To("http://127.0.0.1:1")
-		o.Shared.URL, o.Coalesce = "redis://127.0.0.1:1", CoalesceShared
+		o.Shared.URL, o.Coalesce, o.Preset = "redis://127.0.0.1:1", CoalesceShared, rules.PresetRFC
 		h, err := New(o, Deps{Transport: up, Shared: bounded{common}, Leases: l, Publish: publish, ErrorLog: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
@@ -110,7 +111,7 @@ func group(t *testing.T, n int, l *leases, up *origin) (machines []*Handler, end
 
 // each asks all machines for a URL, some clients each, and returns how long the slowest
 // waited, and the bodies.
-func each(machines []*Handler, clients int, url string) (slowest time.Duration, bodies map[string]int) {
+func each(machines []*Handler, clients int, url string, pairs ...string) (slowest time.Duration, bodies map[string]int) {
 	began := time.Now()
 	var mu sync.Mutex
 	bodies = map[string]int{}
@@ -118,7 +119,7 @@ func each(machines []*Handler, clients int, url string) (slowest time.Duration, 
 	for _, h := range machines {
 		for range clients {
 			all.Go(func() {
-				w := ask(h, "GET", url)
+				w := ask(h, "GET", url, pairs...)
 				mu.Lock()
 				defer mu.Unlock()
 				bodies[w.Body.String()]++
@@ -187,6 +188,30 @@ func TestCoalesceShared(t *testing.T) {
 			}
 		})
 	})
+	for name, c := range map[string]struct{ answer, demand string }{
+		"validated at each use":  {"no-cache, max-age=60", ""},
+		"without a lifetime":     {"max-age=0", ""},
+		"a client reloads":       {"max-age=60", "no-cache"},
+		"a client wants it anew": {"max-age=60", "max-age=0"},
+	} {
+		t.Run(name, func(t *testing.T) { // another machine's answer would not do
+			synctest.Test(t, func(t *testing.T) {
+				up := &origin{answer: func(n int, r *http.Request) *http.Response {
+					resp := answer("Cache-Control", c.answer, "Etag", `"x"`)(n, r)
+					if r.Header.Get("If-None-Match") != "" {
+						resp.StatusCode = http.StatusNotModified
+					}
+					return resp
+				}}
+				machines, end := group(t, 3, &leases{all: map[string]heldLease{}}, up)
+				defer end()
+				each(machines, 1, "http://a.example/x") // so that they have it
+				if slowest, _ := each(machines, 1, "http://a.example/x", "Cache-Control", c.demand); slowest > took {
+					t.Errorf("the slowest client waited %v, the upstream takes %v", slowest, took)
+				}
+			})
+		})
+	}
 	t.Run("the upstream is down", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			up := &origin{answer: func(int, *http.Request) *http.Response { time.Sleep(took); return nil }}

@@ -110,6 +110,17 @@ func (t *Fetch) elsewhere(ctx context.Context) (settled bool) {
 	return false
 }
 
+// shareable reports whether another machine's answer may do. It does not where each use is
+// validated, by what the last answer says or because this client wants that: who waited for
+// another's fetch would ask all the same.
+func (t *Fetch) shareable() bool {
+	if t.Demand.Validates() {
+		return false
+	}
+	o := t.fallback()
+	return o == nil || !o.Facts.NoCache && o.Facts.Fresh > 0
+}
+
 // patience is how long to wait for another machine's fetch.
 func (t *Fetch) patience() time.Duration {
 	took := t.c.Meters.Upstream.Snapshot()

@@ -44,7 +44,7 @@ func (t *Fetch) run() {
 	}()
 	ctx = trace.With(ctx, t.Trace)
 	if !t.pass && t.started == nil {
-		if t.fromTiers(ctx) || t.c.Leases != nil && t.elsewhere(ctx) {
+		if t.fromTiers(ctx) || t.c.Leases != nil && t.shareable() && t.elsewhere(ctx) {
 			return
 		}
 		defer t.release(noteNone) // unless that was done with another note

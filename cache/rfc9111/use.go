@@ -33,6 +33,9 @@ type Demand struct {
 	staleOkay time.Duration // stale-if-error (RFC 5861, 4), 0: not named
 }
 
+// Validates reports whether a request wants no stored response without validation.
+func (d Demand) Validates() bool { return d.noCache || d.aged && d.maxAge == 0 }
+
 // Demands reads a request's Cache-Control and, without one, Pragma (5.4).
 func (p *Policy) Demands(request field.Lines) Demand {
 	lines := request.Values(cacheControl)
