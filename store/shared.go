@@ -1,6 +1,7 @@
 package store
 
 import (
+	"encoding/json"
 	"errors"
 	"net/url"
 	"strings"
@@ -21,6 +22,12 @@ type Shared struct {
 func (s *Shared) UnmarshalText(text []byte) error {
 	s.URL = string(text)
 	return nil
+}
+
+// UnmarshalJSON reads what package json has written of it, as in the plan of a packed site.
+func (s *Shared) UnmarshalJSON(text []byte) error {
+	type fields Shared // without UnmarshalText
+	return json.Unmarshal(text, (*fields)(s))
 }
 
 // Check returns what is wrong with the options, by the key it is wrong with.
