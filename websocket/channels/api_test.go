@@ -25,13 +25,17 @@ func TestAPITogether(t *testing.T) {
 			status     int
 			answer     string
 		}{
-			{"/api/batch", `{"commands":[{"publish":{"channel":"a","data":"<b>"}},{"nonsense":{}},{"publish":{"channel":1}},{"publish":{"channel":"a","data":2}},{"unsubscribe":{"user":"ann"}}]}`, 200,
+			{
+				"/api/batch", `{"commands":[{"publish":{"channel":"a","data":"<b>"}},{"nonsense":{}},{"publish":{"channel":1}},{"publish":{"channel":"a","data":2}},{"unsubscribe":{"user":"ann"}}]}`, 200,
 				`{"replies":[{"publish":{"offset":1,"epoch":"EPOCH"}},` +
 					`{"error":{"code":107,"message":"bad request: There is no method \"nonsense\"."}},` +
 					`{"error":{"code":107,"message":"bad request: The parameters cannot be read: cannot unmarshal number into Go struct field apiPublication.channel of type string."}},` +
-					`{"publish":{"offset":2,"epoch":"EPOCH"}},{"unsubscribe":{}}]}` + "\n"},
-			{"/api", `{"method":"publish","params":{"channel":"a","data":3}}` + "\n" + `{"method":"nonsense"}` + "\n" + `{"method":"unsubscribe","params":{"user":"ann"}}`, 200,
-				`{"result":{"offset":3,"epoch":"EPOCH"}}` + "\n" + `{"error":{"code":107,"message":"bad request: There is no method \"nonsense\"."}}` + "\n" + `{"result":{}}` + "\n"},
+					`{"publish":{"offset":2,"epoch":"EPOCH"}},{"unsubscribe":{}}]}` + "\n",
+			},
+			{
+				"/api", `{"method":"publish","params":{"channel":"a","data":3}}` + "\n" + `{"method":"nonsense"}` + "\n" + `{"method":"unsubscribe","params":{"user":"ann"}}`, 200,
+				`{"result":{"offset":3,"epoch":"EPOCH"}}` + "\n" + `{"error":{"code":107,"message":"bad request: There is no method \"nonsense\"."}}` + "\n" + `{"result":{}}` + "\n",
+			},
 			{"/api/batch", `{"commands":[]}`, 200, `{"replies":[]}` + "\n"},
 			{"/api/batch", `{"commands":[{"publish":{"channel":"a","data":4}},{"publish":{},"info":{}}]}`, 400, ""},
 			{"/api", `{"method":"publish","params":{"channel":"a","data":4}} nonsense`, 400, ""},

@@ -32,6 +32,7 @@ func (c *Channels) subscribeSDK(k *sdkClient, id uint32, req *centrifuge.Subscri
 	if own != nil {
 		sub := &sdkSub{slot: noSlot, info: own.Info, token: true}
 		k.remember(channel, sub)
+		said.own = sub
 		said.ttl, said.expires = own.TTL(time.Now())
 		c.expireSub(k, channel, sub, own.Expires)
 	}
@@ -138,6 +139,7 @@ type sdkAnswers struct {
 	j       *joining
 	k       *sdkClient
 	id      uint32
+	own     *sdkSub // nil: there is nothing of its own
 	ttl     uint32
 	expires bool
 }
@@ -152,6 +154,11 @@ func (a *sdkAnswers) began(h hub.Answer) {
 
 func (a *sdkAnswers) failed(f *fault) {
 	a.k.sayNow(&centrifuge.Reply{ID: a.id, Error: errorOf(f)}, 0)
+	a.j.later(func() {
+		if a.own != nil && a.k.others().subs[a.j.channel] == a.own {
+			a.j.c.forgetSub(a.k, a.j.channel)
+		}
+	})
 }
 
 func (*sdkAnswers) awaited() bool { return true }

@@ -1,6 +1,7 @@
 package channels
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -210,6 +211,26 @@ func TestSDKSubscriptionTokens(t *testing.T) {
 		k.expect("")
 		k.expect(`{"id":8,"subscribe":{"channel":"own","recover":true,"epoch":"EPOCH","offset":1,"token":"`+token(time.Minute)+`"}}`,
 			`{"id":8,"subscribe":{"expires":true,"ttl":60,"recoverable":true,"epoch":"EPOCH","publications":[{"data":2,"offset":2}],"recovered":true,"offset":1,"positioned":true,"was_recovering":true}}`)
+		k.leave()
+		r.clean()
+	})
+}
+
+// TestSDKSubscriptionFails: of a subscription that the bus refuses nothing is left, and
+// nothing ends later.
+func TestSDKSubscriptionFails(t *testing.T) {
+	bubble(t, tokens(), func(t *testing.T, r *rig) {
+		k := r.dial(tokenFor(t, map[string]any{"sub": "ann"}))
+		r.bus.fail = errors.New("the bus fails")
+		if e := k.errorTo(`{"id":2,"subscribe":{"channel":"own","token":"` + tokenFor(t, map[string]any{"sub": "ann", "channel": "own", "exp": in(time.Minute)}) + `"}}`); e.Code != 100 || !e.Temporary {
+			t.Errorf("the bus fails: %+v", e)
+		}
+		if k.k.rest != nil {
+			t.Errorf("kept is %+v", k.k.rest)
+		}
+		time.Sleep(2 * time.Minute)
+		k.expect("")
+		r.bus.fail = nil
 		k.leave()
 		r.clean()
 	})
