@@ -72,7 +72,7 @@ func patternList(m map[string]json.RawMessage, key string, to *[]pattern) error 
 // claimsOfToken returns the claims of a token that was verified.
 func claimsOfToken(t token.Claims) (claimed, error) {
 	c := claimed{expires: t.Expires, token: true}
-	if err := errors.Join(c.read(t.Members, "sub"), until(t.Members, &c.expires)); err != nil {
+	if err := errors.Join(c.read(t.Members, "sub"), until(t.Members, &c.expires), forConnection(t.Members)); err != nil {
 		return claimed{}, fmt.Errorf("%w: the token cannot be read: %w", token.ErrUnauthorized, err)
 	}
 	return c, nil

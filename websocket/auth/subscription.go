@@ -72,6 +72,15 @@ func (c *Checker) Subscription(t string) (*Subscription, error) {
 	return s, nil
 }
 
+// forConnection refuses a token for one subscription: who has one may not come in with it.
+func forConnection(m map[string]json.RawMessage) error {
+	var channel string
+	if json.Unmarshal(m["channel"], &channel) == nil && channel != "" {
+		return errors.New("it is for one subscription, since it has a channel")
+	}
+	return nil
+}
+
 // until reads expire_at, which says when a grant ends if that is not when its token
 // does; 0 is never.
 func until(m map[string]json.RawMessage, expires *time.Time) error {

@@ -35,9 +35,20 @@ func TestGiven(t *testing.T) {
 		"it is empty":        {"channels": []string{""}},
 		"at most 4096":       {"subs": map[string]any{"x": map[string]string{"info": strings.Repeat("x", 5000)}}},
 		"a number":           {"expire_at": "never"},
+		"one subscription":   {"sub": "7", "channel": "news"},
 	} {
 		if _, err := c.Token(hs256(t, claims)); !errors.Is(err, token.ErrUnauthorized) || !strings.Contains(err.Error(), text) {
 			t.Errorf("%v: %v, want %q", claims, err, text)
+		}
+	}
+}
+
+// TestOtherChannelClaims: a claim that only has the name is the site's own.
+func TestOtherChannelClaims(t *testing.T) {
+	c := newChecker(t, Options{JWT: &token.Options{Secret: secret}})
+	for _, claim := range []any{"", 7, nil, []string{"news"}} {
+		if _, err := c.Token(hs256(t, jwt.MapClaims{"sub": "7", "channel": claim})); err != nil {
+			t.Errorf("%v: %v", claim, err)
 		}
 	}
 }
