@@ -6,8 +6,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestUnreadRequests: what cannot be read as a request is answered with a page as well.
@@ -71,6 +74,26 @@ func TestHTTPAtTheTLSPort(t *testing.T) {
 		body, _ := io.ReadAll(res.Body)
 		if res.StatusCode != 400 || res.Header.Get("Content-Type") != "text/html; charset=utf-8" || !strings.Contains(string(body), "use https:// in the address") {
 			w.Errorf("%s %v\n%s", res.Status, res.Header, body)
+		}
+	})
+}
+
+// TestBodyLikeUnread: a body that reads as net/http's answer to what it cannot read stays as it is.
+func TestBodyLikeUnread(t *testing.T) {
+	t.Parallel() // it mostly waits
+	const body = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n400 Bad Request"
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		_ = http.NewResponseController(w).Flush() // so that the body comes alone
+		time.Sleep(50 * time.Millisecond)
+		_, _ = io.WriteString(w, body)
+	}))
+	defer app.Close()
+	everyWay(t, fmt.Sprintf("sites: [{routes: {/: {proxy: %q}}}]", app.URL), func(w *way) {
+		for range 2 {
+			if _, got, _ := w.visit("/", anything{}); got != body {
+				w.Errorf("%q", got)
+			}
 		}
 	})
 }

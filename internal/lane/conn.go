@@ -101,6 +101,7 @@ type connRequest struct {
 	info       requestInfo
 	pipelined  bool  // a request had come behind the one that is being answered
 	posted     bool  // net/http's last request was a POST
+	handled    bool  // a handler has it: net/http could read it
 	closeAfter bool  // the request that is being answered must be the connection's last
 	fault      fault // and has no other answer than this
 	pace       Pace  // of its body
@@ -210,6 +211,7 @@ func (c *Conn) onState(state http.ConnState) {
 		c.state.set(stateActive)
 	case http.StateIdle:
 		c.discardStarted()
+		c.handled = false // not when the next one begins: net/http does not say so of one that it has read ahead
 		c.tracker.reset()
 		c.state.set(stateReading) // before its deadline: see Lane.Drain
 		c.awaitRequest(time.Now(), c.lane.settings.Load())

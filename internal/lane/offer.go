@@ -384,7 +384,7 @@ func (o outside) Value(key any) any {
 func Begin(r *http.Request) (same *http.Request, shard uint32) {
 	if c, ok := r.Context().Value(connKey{}).(*Conn); ok {
 		c.info, c.started = requestInfo{started: c.started}, nil
-		c.posted = r.Method == http.MethodPost
+		c.posted, c.handled = r.Method == http.MethodPost, true
 		return r, c.shard
 	}
 	if x, ok := r.Context().Value(streamKey{}).(*stream); ok {

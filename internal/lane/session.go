@@ -29,9 +29,12 @@ type tlsSession struct {
 // ForNetHTTP returns a connection for which Serve has returned true, as net/http is to get it.
 func ForNetHTTP(nc NetConn) net.Conn {
 	if tc, ok := nc.(*TLSConn); ok {
+		tc.handled = false // a loop's requests have handlers, too
 		return &tlsSession{&session{Conn: tc.Conn}, tc}
 	}
-	return &session{Conn: nc.(*Conn)}
+	c := nc.(*Conn)
+	c.handled = false
+	return &session{Conn: c}
 }
 
 // Read implements [net.Conn].

@@ -17,9 +17,10 @@ const (
 
 // Write implements [net.Conn]. What net/http cannot read it answers by itself; the client
 // gets the page for that status instead. It is HTML for everybody, as other servers have it:
-// nobody has read what the client accepts.
+// nobody has read what the client accepts. What a handler writes stays as it is: a body may
+// have the same bytes.
 func (s *session) Write(p []byte) (int, error) {
-	if len(p) <= longestUnread && bytes.HasPrefix(p, []byte("HTTP/1.1 ")) {
+	if !s.handled && len(p) <= longestUnread && bytes.HasPrefix(p, []byte("HTTP/1.1 ")) {
 		if page := unread(p); page != nil {
 			if _, err := s.Conn.Write(page); err != nil {
 				return 0, err
