@@ -122,6 +122,11 @@ func (p *parser) directive(line string, depth int) ([]*draft.Directive, error) {
 	if d.Name == "" {
 		return nil, errors.New("a section without a name")
 	}
+	if strings.EqualFold(d.Name, "require") && !tag {
+		if m := expressionLine().FindStringSubmatch(p.expand(line)); m != nil { // Apache takes it as it stands: %{HTTP_HOST} == 'a'
+			d.Args = append(strings.Fields(m[1]), strings.TrimSuffix(strings.TrimPrefix(m[2], `"`), `"`))
+		}
+	}
 	if tag {
 		d.Block, err = p.section(d.Name, depth+1)
 		return []*draft.Directive{d}, err
@@ -139,6 +144,11 @@ func (p *parser) directive(line string, depth int) ([]*draft.Directive, error) {
 		}
 	}
 	return []*draft.Directive{d}, nil
+}
+
+// expressionLine is a line that ends with an expression, whose quotes belong to it.
+func expressionLine() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)^require\s+((?:not\s+)?expr)\s+(.+)$`)
 }
 
 // expand puts in what Define has said.

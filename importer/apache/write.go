@@ -16,7 +16,11 @@ func Write(list []*draft.Directive) string {
 func write(b *strings.Builder, list []*draft.Directive, indent string) {
 	for _, d := range list {
 		line := d.Name
-		for _, a := range d.Args {
+		for i, a := range d.Args {
+			if strings.EqualFold(d.Name, "require") && i > 0 && strings.EqualFold(d.Args[i-1], "expr") {
+				line += " " + a // an expression is no word
+				continue
+			}
 			line += " " + quoted(a, strings.HasPrefix(strings.ToLower(d.Name), "rewrite"))
 		}
 		if strings.HasSuffix(line, `\`) {
