@@ -24,7 +24,7 @@ type testLine struct {
 	catch func()
 }
 
-func (l *testLine) Heard() bool { return !l.cut.Load() }
+func (l *testLine) CaughtUp() bool { return !l.cut.Load() }
 
 func (l *testLine) CatchUp(context.Context) error {
 	l.asked.Add(1)

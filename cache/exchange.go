@@ -143,7 +143,7 @@ func (h *Handler) lookup(x *exchange) (*object.Object, purge.State) {
 // catchUp is for a machine that is cut off from the others. Until it has heard of all their
 // purges, what it has is validated before its use.
 func (x *exchange) catchUp() {
-	if x.h.purges.Heard() {
+	if x.h.purges.CaughtUp() {
 		return
 	}
 	x.cut = true

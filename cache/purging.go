@@ -48,9 +48,9 @@ func (h *Handler) Message(message []byte, lost bool) { h.purges.Message(message,
 // announcements of that run: see [purge.Purger.Began].
 func (h *Handler) Began(run string) { h.purges.Began(run) }
 
-// Behind is called when messages of other machines may be published that do not reach this
-// one: see [purge.Purger.Behind].
-func (h *Handler) Behind() { h.purges.Behind() }
+// Lagging is called when messages of other machines may be published that do not reach this
+// one: see [purge.Purger.Lagging].
+func (h *Handler) Lagging() { h.purges.Lagging() }
 
 // invalidate purges what an answer to an unsafe method makes invalid (RFC 9111, 4.4).
 // target is what the client asked for. Only what is stored, or is being fetched, is

@@ -102,7 +102,7 @@ func (h *Handler) survey(rec *record, all []wanted) (s surveyed) {
 	var weight int // of the best
 	usable := false
 	for _, w := range all {
-		if best != nil && w.weight < weight || w.spare && (usable || s.choice.refused != nil) {
+		if best != nil && w.weight < weight || w.optional && (usable || s.choice.refused != nil) {
 			break
 		}
 		v := h.table.variant(rec, w)

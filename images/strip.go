@@ -24,7 +24,7 @@ func mayHaveLocation(ext string) bool {
 // instead is what is sent in the place of an original that may not be sent as it is: a variant of any
 // file. Nothing else can be sent, so a visitor waits for it.
 func instead(f format, id string) wanted {
-	return wanted{format: f, spec: convert.Spec{Format: f.Format}, id: id, wait: patience, any: true}
+	return wanted{format: f, spec: convert.Spec{Format: f.Format}, id: id, wait: waitAtMost, any: true}
 }
 
 // serveStripped sends the original without its location. It reports false where there is none to

@@ -21,8 +21,8 @@ type wanted struct {
 	id   string // tells the variants of one original apart; says all of spec but its effort
 	// weight is what the request gives the format, in thousandths.
 	weight int
-	// spare ones are made if none of the others can be.
-	spare bool
+	// optional ones are made if none of the others can be.
+	optional bool
 	// any original will do, also one that is no image.
 	any bool
 	// wait is how long a visitor waits for it; 0: Options.Wait.
@@ -71,7 +71,7 @@ func (h *Handler) wantAs(r *http.Request, p params.Params) ([]wanted, error) {
 		}
 		w := h.wanted(f, p, true)
 		if convert.IsFact(p.Format) {
-			w.wait = patience
+			w.wait = waitAtMost
 		}
 		return []wanted{w}, nil
 	}
@@ -100,19 +100,19 @@ func (h *Handler) wantAs(r *http.Request, p params.Params) ([]wanted, error) {
 	if p.Changes() || must {
 		f, _ := h.formatOf(codec.Plain)
 		w := h.wanted(f, p, must)
-		w.weight, w.spare = least, true
+		w.weight, w.optional = least, true
 		all = append(all, w)
 	}
 	for i := range all {
 		if must {
-			all[i].wait = patience
+			all[i].wait = waitAtMost
 		}
 	}
 	return all, nil
 }
 
-// patience is how long a visitor waits where nothing else can be sent, or nothing that it shows.
-const patience = 10 * time.Second
+// waitAtMost is how long a visitor waits where nothing else can be sent, or nothing that it shows.
+const waitAtMost = 10 * time.Second
 
 // formatOf is a format that a request names, if it is made here. JPEG and PNG always are.
 func (h *Handler) formatOf(name codec.Format) (format, bool) {

@@ -77,7 +77,7 @@ func (t *Fetch) elsewhere(ctx context.Context) (settled bool) {
 	}
 	step := trace.Begin(ctx, trace.Fetch)
 	defer func() { step.End("another machine's", nil) }()
-	began, patience, replaced := time.Now(), t.patience(), false
+	began, patience, replaced := time.Now(), t.waitLimit(), false
 	for time.Since(began) < patience {
 		select {
 		case <-time.After(min(max(time.Since(began)/8, shortestLook), longestLook)):
@@ -121,8 +121,8 @@ func (t *Fetch) shareable() bool {
 	return o == nil || !o.Facts.NoCache && o.Facts.Fresh > 0
 }
 
-// patience is how long to wait for another machine's fetch.
-func (t *Fetch) patience() time.Duration {
+// waitLimit is how long to wait for another machine's fetch.
+func (t *Fetch) waitLimit() time.Duration {
 	took := t.c.Meters.Upstream.Snapshot()
 	if took.Count() < knownAnswers {
 		return mostPatience

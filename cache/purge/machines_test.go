@@ -191,8 +191,8 @@ func (m *simMachine) announce(_ context.Context, message []byte) (func(context.C
 	}, nil
 }
 
-// Heard implements Line.
-func (m *simMachine) Heard() bool { return m.heard.Load() }
+// CaughtUp implements Line.
+func (m *simMachine) CaughtUp() bool { return m.heard.Load() }
 
 // CatchUp implements Line.
 func (m *simMachine) CatchUp(ctx context.Context) error {
@@ -219,7 +219,7 @@ func (m *simMachine) listen() {
 		if !m.sends() {
 			time.Sleep(rand.N(time.Second)) // until it is noticed
 			if m.heard.Swap(false) {
-				m.p.Behind()
+				m.p.Lagging()
 			}
 			m.wait(rand.N(time.Second), nil)
 			continue
@@ -295,7 +295,7 @@ func (m *simMachine) read(page int) {
 	n.reads.Add(1)
 	least, why := n.agreed[page].Load(), "all machines have acknowledged"
 	sure := true
-	if !m.p.Heard() {
+	if !m.p.CaughtUp() {
 		reached := m.reaches()
 		said := n.said[page].Load()
 		sure = m.p.CatchUp(m.ctx)

@@ -274,8 +274,8 @@ func (b *Index) forget() {
 	}
 }
 
-// doubt says Unsure for every object from before: purges may have been missed.
-func (b *Index) doubt() {
+// suspectAll says Unsure for every object from before: purges may have been missed.
+func (b *Index) suspectAll() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := b.clock.Load() + 1

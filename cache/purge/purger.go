@@ -55,8 +55,8 @@ type Options struct {
 // Line knows whether messages of other machines may have been published that this one has
 // not received.
 type Line interface {
-	// Heard reports whether this machine is connected and has received everything.
-	Heard() bool
+	// CaughtUp reports whether this machine is connected and has received everything.
+	CaughtUp() bool
 	// CatchUp tries that from now on. A store.ErrDown means that this machine is cut off;
 	// any other error, that it is not, but has not received everything in time.
 	CatchUp(ctx context.Context) error
@@ -174,9 +174,9 @@ func (p *Purger) Announce(ctx context.Context, s Selector) (await func(context.C
 	}, err
 }
 
-// Heard reports whether no purge of another machine can have been missed so far, but for
+// CaughtUp reports whether no purge of another machine can have been missed so far, but for
 // those that are on their way.
-func (p *Purger) Heard() bool { return p.o.Line == nil || p.o.Line.Heard() }
+func (p *Purger) CaughtUp() bool { return p.o.Line == nil || p.o.Line.CaughtUp() }
 
 // CatchUp is for a machine that has not: see the package's comment. false means that what it
 // has must be validated before its next use.
@@ -185,8 +185,8 @@ func (p *Purger) CatchUp(ctx context.Context) bool {
 	return err == nil || errors.Is(err, store.ErrDown)
 }
 
-// Behind is called when Heard becomes false: answers that are ready are no longer sure.
-func (p *Purger) Behind() { p.generation.Invalidate() }
+// Lagging is called when CaughtUp becomes false: answers that are ready are no longer sure.
+func (p *Purger) Lagging() { p.generation.Invalidate() }
 
 // purgeBy is Purge with a way to tell the others.
 func (p *Purger) purgeBy(ctx context.Context, s Selector, publish func(context.Context, []byte) error) error {
@@ -272,10 +272,10 @@ func (p *Purger) Began(run string) {
 // missed is called when announcements of other machines may be missing. Everything older
 // is validated before its next use here, and has no place in the order of purges any more.
 func (p *Purger) missed(run string) {
-	p.doubt() // first: what is younger has another number
+	p.suspectAll() // first: what is younger has another number
 	unheard := p.order.restart()
 	p.o.Index.setRun(run)
-	p.saveDoubt()
+	p.saveSuspect()
 	if p.o.Publish == nil {
 		return
 	}
@@ -287,13 +287,13 @@ func (p *Purger) missed(run string) {
 	p.start(p.announce) // this machine's place in the order
 }
 
-// doubt has everything validated before its next use here.
-func (p *Purger) doubt() {
-	p.o.Index.doubt()
+// suspectAll has everything validated before its next use here.
+func (p *Purger) suspectAll() {
+	p.o.Index.suspectAll()
 	p.generation.Invalidate()
 }
 
-func (p *Purger) saveDoubt() {
+func (p *Purger) saveSuspect() {
 	if err := p.journal.save(); err != nil {
 		p.o.ErrorLog.Warn("that purges of other machines may be missing may not survive a restart", "err", err)
 	}
@@ -314,8 +314,8 @@ func (p *Purger) Message(message []byte, lost bool) {
 	var a announcement
 	if err := json.Unmarshal(message, &a); err != nil {
 		p.o.ErrorLog.Warn("another machine said what this one does not understand; everything is validated before its next use", "err", err)
-		p.doubt()
-		p.saveDoubt()
+		p.suspectAll()
+		p.saveSuspect()
 		return
 	}
 	var done []purged

@@ -97,7 +97,7 @@ type Spec struct {
 func (s Spec) Resizes() bool { return s.Width != 0 || s.Height != 0 }
 
 // Edits reports whether the image is to look otherwise than by its size.
-func (s Spec) Edits() bool { return s.Edit != Edit{} || s.around() || s.Watermark != nil }
+func (s Spec) Edits() bool { return s.Edit != Edit{} || s.hasBorder() || s.Watermark != nil }
 
 // Result is a converted image.
 type Result struct {

@@ -74,8 +74,8 @@ func (e *Edit) ground() (c color.NRGBA, asked bool) {
 // finds reports whether the pixels say where the image is cut.
 func (e *Edit) finds() bool { return e.Gravity == Entropy || e.Gravity == Attention }
 
-// around reports whether the result has more than the image in it.
-func (s Spec) around() bool {
+// hasBorder reports whether the result has more than the image in it.
+func (s Spec) hasBorder() bool {
 	return s.Fit == Pad && s.Width > 0 && s.Height > 0 || s.Edit.Pad != [4]int{}
 }
 
@@ -160,7 +160,7 @@ func (j *job) finish(p *picture.Picture, profile []byte) (*picture.Picture, []by
 		p = p.Grayscale()
 	}
 	ground, asked := e.ground()
-	if (asked || j.spec.around() || j.mark != nil) && profile != nil {
+	if (asked || j.spec.hasBorder() || j.mark != nil) && profile != nil {
 		p, profile = toSRGB(p, profile) // which the ground and the watermark are in
 	}
 	if asked && ground.A > 0 {

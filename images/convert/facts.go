@@ -230,7 +230,7 @@ func base83(to []byte, n, digits int) []byte {
 // of them, by which they are divided.
 type transformed struct {
 	mean, scale float64
-	rest        []float64
+	ac          []float64
 }
 
 // transform takes the components of a channel that lie in a triangle of nx × ny.
@@ -249,13 +249,13 @@ func transform(channel []float64, width, height, nx, ny int) (t transformed) {
 				t.mean = sum
 				continue
 			}
-			t.rest = append(t.rest, sum)
+			t.ac = append(t.ac, sum)
 			t.scale = max(t.scale, math.Abs(sum))
 		}
 	}
-	for i, v := range t.rest {
+	for i, v := range t.ac {
 		if t.scale > 0 {
-			t.rest[i] = 0.5 + 0.5*v/t.scale
+			t.ac[i] = 0.5 + 0.5*v/t.scale
 		}
 	}
 	return t
@@ -320,7 +320,7 @@ func thumbHash(p *picture.Picture) []byte {
 	}
 	odd := false
 	for _, part := range parts {
-		for _, v := range part.rest {
+		for _, v := range part.ac {
 			if four := byte(steps(v, 15)); odd {
 				hash[len(hash)-1] |= four << 4
 			} else {

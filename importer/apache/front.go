@@ -88,7 +88,7 @@ func (t *site) isFront(c *context, r *rule, files []*fileTest) bool {
 	if url == "/" {
 		t.through = append(t.through, c.through...)
 	}
-	t.fronts[url] = front{to: to, line: r.line, away: !strings.HasPrefix(r.target, "/") && !strings.HasPrefix(target, url)}
+	t.fronts[url] = front{to: to, line: r.line, leavesFolder: !strings.HasPrefix(r.target, "/") && !strings.HasPrefix(target, url)}
 	return true
 }
 

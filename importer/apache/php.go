@@ -151,7 +151,7 @@ func (t *site) addPHP(p *place, r *plan.Route, scripts []string, key string) {
 	switch {
 	case !is:
 		php.Front = "off"
-	case query == "" && strings.HasSuffix(script, ".php") && !strings.HasPrefix(script, prefix) && f.away:
+	case query == "" && strings.HasSuffix(script, ".php") && !strings.HasPrefix(script, prefix) && f.leavesFolder:
 		php.Front = "off"
 		t.im.Leave(f.line, "the front controller "+script+" is none of this folder: what is not there answers 404 until you have written a rule that rewrites it")
 	case query != "" || !strings.HasSuffix(script, ".php") || !strings.HasPrefix(script, prefix):

@@ -26,10 +26,10 @@ type context struct {
 
 // front is a front controller: what answers for paths that are no files.
 type front struct {
-	to    string
-	files bool             // folders are none of what is there
-	line  *draft.Directive // nil: not by a rule
-	away  bool             // RewriteBase leads out of the folder
+	to           string
+	files        bool             // folders are none of what is there
+	line         *draft.Directive // nil: not by a rule
+	leavesFolder bool             // RewriteBase leads out of the folder
 }
 
 // try are the places where a file is looked for before it answers.

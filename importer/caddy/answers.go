@@ -50,7 +50,7 @@ func (t *site) respond(d *draft.Directive, args []string) (plan.Action, error) {
 	body, status := "", 200
 	for _, b := range d.Block {
 		switch {
-		case t.im.told("respond", b):
+		case t.im.reported("respond", b):
 		case b.Name != "body":
 			t.im.Leave(b, "it is no part of respond here")
 		default:
@@ -100,7 +100,7 @@ func (t *site) files(d *draft.Directive, sc *scope, a *answer) error {
 	root := sc.root
 	o := plan.Static{Listing: slices.Contains(d.Args, "browse")}
 	for _, b := range d.Block {
-		if t.im.told("file_server", b) {
+		if t.im.reported("file_server", b) {
 			continue
 		}
 		t.im.Used(b)

@@ -10,7 +10,7 @@ import (
 
 // global translates an option of the block without a name.
 func (im *importer) global(d *draft.Directive) {
-	if im.told("global", d) {
+	if im.reported("global", d) {
 		return
 	}
 	im.Used(d)
@@ -72,7 +72,7 @@ func (im *importer) externalAccount(d *draft.Directive) {
 func (im *importer) onDemand(d *draft.Directive) {
 	for _, b := range d.Block {
 		switch {
-		case im.told("on_demand_tls", b):
+		case im.reported("on_demand_tls", b):
 		case b.Name == "ask":
 			im.Used(b)
 			im.issuers.Set("on_demand", draft.Map().Set("ask", draft.Text(b.Arg(0))).Flow())
@@ -84,7 +84,7 @@ func (im *importer) onDemand(d *draft.Directive) {
 
 // serverOption translates a line of servers.
 func (im *importer) serverOption(b *draft.Directive) {
-	if im.told("servers", b) {
+	if im.reported("servers", b) {
 		return
 	}
 	im.Used(b)
@@ -137,7 +137,7 @@ func (im *importer) certificates(b *block, d *draft.Directive) {
 		im.issuers.Set("email", draft.Text(d.Arg(0)))
 	}
 	for _, e := range d.Block {
-		if im.told("tls", e) {
+		if im.reported("tls", e) {
 			continue
 		}
 		im.Used(e)

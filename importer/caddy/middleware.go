@@ -57,7 +57,7 @@ func (t *site) signIn(d *draft.Directive, w *middleware, read func(*draft.Direct
 
 // other reports a directive that has no counterpart here.
 func (t *site) other(d *draft.Directive) {
-	if t.im.told("site", d) {
+	if t.im.reported("site", d) {
 		return
 	}
 	note := tables()["guard"].Note(d, d.Name, "this directive is no part of Caddy itself and may keep clients out: look for a counterpart in docs/routes.md and docs/protection.md")
@@ -75,7 +75,7 @@ func (t *site) fields(d *draft.Directive, sc *scope, alts []conds, args []string
 		add(d, args[0], args[1:])
 	}
 	for _, b := range d.Block {
-		if !t.im.told("header", b) {
+		if !t.im.reported("header", b) {
 			add(b, b.Name, b.Args)
 		}
 	}

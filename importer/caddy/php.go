@@ -20,7 +20,7 @@ func (t *site) php(d *draft.Directive, sc *scope, args []string, a *answer) erro
 	}
 	o := &plan.PHP{To: to, Params: map[string]string{}}
 	for _, b := range d.Block {
-		if t.im.told("php_fastcgi", b) {
+		if t.im.reported("php_fastcgi", b) {
 			continue
 		}
 		t.im.Used(b)

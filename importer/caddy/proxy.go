@@ -77,7 +77,7 @@ func (t *site) proxy(d *draft.Directive, sc *scope, args []string, a *answer) er
 	// Caddy passes Location and cookies on as they are.
 	p.o = &plan.Proxy{To: args, Host: "client", Redirects: "keep", Fields: plan.Fields{Requests: true}}
 	for _, b := range d.Block {
-		if !t.im.told("reverse_proxy", b) {
+		if !t.im.reported("reverse_proxy", b) {
 			t.im.Used(b)
 			p.option(b)
 		}
@@ -262,7 +262,7 @@ func (p *proxyDraft) transport(b *draft.Directive) {
 		return
 	}
 	for _, e := range b.Block {
-		if t.im.told("transport", e) {
+		if t.im.reported("transport", e) {
 			continue
 		}
 		t.im.Used(e)

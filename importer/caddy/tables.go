@@ -6,9 +6,9 @@ import (
 	"millrace/importer/draft"
 )
 
-// told reports whether a table has a line that stands in a block of some kind, and marks it
+// reported reports whether a table has a line that stands in a block of some kind, and marks it
 // as that says.
-func (im *importer) told(in string, d *draft.Directive) bool {
+func (im *importer) reported(in string, d *draft.Directive) bool {
 	note := tables()[in].Note(d, d.Name, "")
 	if note.Why != "" {
 		im.Whole(d, note.Outcome, note.Why)

@@ -167,8 +167,8 @@ func (l *relay) began(run string) {
 	l.deliver(func(h *cache.Handler) { h.Began(run) })
 }
 
-func (l *relay) behind() {
-	l.deliver((*cache.Handler).Behind)
+func (l *relay) lagging() {
+	l.deliver((*cache.Handler).Lagging)
 }
 
 func (l *relay) deliver(f func(*cache.Handler)) {

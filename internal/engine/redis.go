@@ -15,7 +15,7 @@ import (
 // openShared opens the store that several machines share, whose messages go to l, and which
 // know this one by its name.
 func openShared(url, name string, l *relay, u *sharedUse) (sharedStore, error) {
-	s, err := redis.Open(redis.Options{URL: url, Name: name, Message: l.message, Began: l.began, Behind: l.behind, ErrorLog: u.errorLog, Meters: u.counters("redis")})
+	s, err := redis.Open(redis.Options{URL: url, Name: name, Message: l.message, Began: l.began, OnLag: l.lagging, ErrorLog: u.errorLog, Meters: u.counters("redis")})
 	if err != nil {
 		return nil, err
 	}
@@ -41,15 +41,15 @@ func openLimits(url string, u *sharedUse) (admit.Together, io.Closer, error) {
 		return nil, nil, err
 	}
 	u.opened(s)
-	return func(ctx context.Context, uses []admit.Use) ([]admit.Standing, error) {
+	return func(ctx context.Context, uses []admit.Use) ([]admit.Status, error) {
 		counts := make([]redis.Count, len(uses))
 		for i, u := range uses {
 			counts[i] = redis.Count(u)
 		}
 		counted, err := s.Count(ctx, counts)
-		standings := make([]admit.Standing, len(counted))
+		standings := make([]admit.Status, len(counted))
 		for i, c := range counted {
-			standings[i] = admit.Standing(c)
+			standings[i] = admit.Status(c)
 		}
 		return standings, err
 	}, u, nil

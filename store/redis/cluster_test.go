@@ -70,7 +70,7 @@ func TestCluster(t *testing.T) {
 	var heard told
 	a := open(t, Options{URL: urls[0], Message: heard.message, Began: heard.began})
 	b := open(t, Options{URL: urls[1]})
-	servertest.Eventually(t, "a listens", a.heard.Load)
+	servertest.Eventually(t, "a listens", a.caughtUp.Load)
 	for i := range 20 { // on all three servers
 		roundTrip(t, b, fmt.Sprint("key ", i), "body")
 	}

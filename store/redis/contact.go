@@ -62,16 +62,16 @@ func (r *rounds) next() uint64 { return r.begun.Load() + 1 }
 
 // lost notes that messages may be there which were not received.
 func (r *Redis) lost() {
-	if r.heard.set(false) {
-		r.o.Behind()
+	if r.caughtUp.set(false) {
+		r.o.OnLag()
 	}
 }
 
-// Heard reports whether this machine listens, and has received all messages so far.
-func (r *Redis) Heard() bool { return r.heard.Load() }
+// CaughtUp reports whether this machine listens, and has received all messages so far.
+func (r *Redis) CaughtUp() bool { return r.caughtUp.Load() }
 
-// errBehind tells that the server can be reached, but what was published is not yet read.
-var errBehind = errors.New("messages of other machines are still to be read")
+// errLagging tells that the server can be reached, but what was published is not yet read.
+var errLagging = errors.New("messages of other machines are still to be read")
 
 // CatchUp returns nil when all messages were received that were published before the call.
 // It returns ErrDown if the server cannot be reached, or used: that is tried from now on, in
@@ -83,10 +83,10 @@ func (r *Redis) CatchUp(ctx context.Context) error {
 	defer cancel()
 	var check, step uint64 // the first that begin from now on
 	for {
-		changed := r.heard.changes()
+		changed := r.caughtUp.changes()
 		up := r.health.up()
 		switch {
-		case r.heard.Load():
+		case r.caughtUp.Load():
 			return nil
 		case r.closing.Err() != nil:
 			return store.ErrClosed
@@ -107,7 +107,7 @@ func (r *Redis) CatchUp(ctx context.Context) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return errBehind
+			return errLagging
 		}
 	}
 }

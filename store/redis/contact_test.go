@@ -26,12 +26,12 @@ func TestCatchUp(t *testing.T) {
 			var heard told
 			var behind atomic.Int64
 			a := open(t, Options{URL: s.url()})
-			b := open(t, Options{URL: "redis://" + relay.Addr(), Message: heard.message, Began: heard.began, Timeout: time.Second, Behind: func() { behind.Add(1) }})
-			servertest.Eventually(t, "it listens", b.Heard)
+			b := open(t, Options{URL: "redis://" + relay.Addr(), Message: heard.message, Began: heard.began, Timeout: time.Second, OnLag: func() { behind.Add(1) }})
+			servertest.Eventually(t, "it listens", b.CaughtUp)
 			for i := range 4 {
 				before := behind.Load()
 				cut(relay)
-				servertest.Eventually(t, "it notices", func() bool { return !b.Heard() })
+				servertest.Eventually(t, "it notices", func() bool { return !b.CaughtUp() })
 				if behind.Load() == before {
 					t.Error("nobody was told that it is cut off")
 				}
@@ -94,7 +94,7 @@ func TestAnnounce(t *testing.T) {
 		all[i] = open(t, Options{URL: url, Name: fmt.Sprint("web ", i), Message: heard[i].message, Began: heard[i].began, Timeout: 2 * time.Second})
 	}
 	for i := range all {
-		servertest.Eventually(t, "it listens", all[i].Heard)
+		servertest.Eventually(t, "it listens", all[i].CaughtUp)
 	}
 	announce := func(message string, wait time.Duration) ([]string, error) {
 		t.Helper()
@@ -136,7 +136,7 @@ func TestAnnounce(t *testing.T) {
 		t.Fatal(err)
 	}
 	relay.Refuse()
-	servertest.Eventually(t, "it notices", func() bool { return !all[2].Heard() })
+	servertest.Eventually(t, "it notices", func() bool { return !all[2].CaughtUp() })
 	if err := all[2].Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestAnnounce(t *testing.T) {
 	time.Sleep(silentFor + time.Second)
 	var later told
 	r := open(t, Options{URL: s.url(), Name: "web 2", Message: later.message, Began: later.began})
-	servertest.Eventually(t, "the new one listens", r.Heard)
+	servertest.Eventually(t, "the new one listens", r.CaughtUp)
 	if missing, err := announce("a new one of its name", patience); err != nil || len(missing) > 0 {
 		t.Errorf("a new one of its name: missing %q, %v", missing, err)
 	}
@@ -159,7 +159,7 @@ func TestAnnounceWithoutRight(t *testing.T) {
 	s.do("ACL SETUSER limited on >secret ~* &* +@all -hset")
 	var heard told
 	r := open(t, Options{URL: "redis://limited:secret@" + s.addr, Message: heard.message, Began: heard.began})
-	servertest.Eventually(t, "it listens", r.Heard)
+	servertest.Eventually(t, "it listens", r.CaughtUp)
 	await, err := r.Announce(t.Context(), []byte("x"))
 	if err != nil {
 		t.Fatal(err)

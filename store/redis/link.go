@@ -159,7 +159,7 @@ func (r *Redis) supervise() {
 		wait := checkEvery
 		if err != nil {
 			r.checks.failed.Store(round)
-			r.heard.wake()
+			r.caughtUp.wake()
 			wait = pause.next()
 		}
 		if err == nil {
@@ -196,7 +196,7 @@ func (r *Redis) idle(wait time.Duration, works bool, pause *backoff) bool {
 func (r *Redis) note(err error) {
 	if r.health.checked(err) && r.closing.Err() == nil {
 		r.logState(err)
-		r.hearAnew()
+		r.resubscribe()
 	}
 }
 

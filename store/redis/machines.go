@@ -33,11 +33,11 @@ func (r *Redis) machinesKey() string { return r.prefix + "{" + r.stream() + "}ma
 type self struct {
 	id string
 
-	mu     sync.Mutex
-	at     string // the last entry that was read; "": none
-	tidied bool
-	left   bool
-	failed error // why the last mark did not reach the server
+	mu      sync.Mutex
+	at      string // the last entry that was read; "": none
+	cleaned bool
+	left    bool
+	failed  error // why the last mark did not reach the server
 }
 
 // reached notes that all messages up to an entry have taken effect.
@@ -71,8 +71,8 @@ func (r *Redis) mark() error {
 		}
 		return err
 	})
-	if s.failed == nil && !s.tidied {
-		s.tidied = r.tidy(ctx) == nil
+	if s.failed == nil && !s.cleaned {
+		s.cleaned = r.cleanUp(ctx) == nil
 	}
 	return s.failed
 }
@@ -98,8 +98,8 @@ func refused(err error) bool {
 	return ok
 }
 
-// tidy removes what earlier processes of this machine have left that could not say goodbye.
-func (r *Redis) tidy(ctx context.Context) error {
+// cleanUp removes what earlier processes of this machine have left that could not say goodbye.
+func (r *Redis) cleanUp(ctx context.Context) error {
 	list, err := r.machines(ctx)
 	for _, m := range list {
 		if err == nil && m.name == r.o.Name && m.silent > silentFor {

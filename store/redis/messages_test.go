@@ -18,7 +18,7 @@ func TestMessages(t *testing.T) {
 	var heardA, heardB told
 	a := open(t, Options{URL: s.url(), Message: heardA.message})
 	b := open(t, Options{URL: s.url(), Message: heardB.message})
-	servertest.Eventually(t, "both listen", func() bool { return a.heard.Load() && b.heard.Load() })
+	servertest.Eventually(t, "both listen", func() bool { return a.caughtUp.Load() && b.caughtUp.Load() })
 	for i := range 300 {
 		if err := []*Redis{a, b}[i%2].Publish(t.Context(), fmt.Append(nil, i)); err != nil {
 			t.Fatal(err)
@@ -63,7 +63,7 @@ func TestTrimmed(t *testing.T) {
 	a := open(t, Options{URL: s.url()})
 	var there told
 	r := open(t, Options{URL: s.url(), Message: there.message})
-	servertest.Eventually(t, "it listens", r.heard.Load)
+	servertest.Eventually(t, "it listens", r.caughtUp.Load)
 	for range 5 {
 		if err := a.Publish(t.Context(), []byte("missed")); err != nil {
 			t.Fatal(err)
@@ -88,7 +88,7 @@ func TestUnknownRun(t *testing.T) {
 		s.do("ACL SETUSER limited on >secret ~* &* %s", rights)
 		var heard told
 		r := open(t, Options{URL: "redis://limited:secret@" + s.addr, Message: heard.message, Began: heard.began})
-		servertest.Eventually(t, name+": it listens", r.heard.Load)
+		servertest.Eventually(t, name+": it listens", r.caughtUp.Load)
 		if err := r.Publish(t.Context(), []byte("message")); err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +113,7 @@ func TestRestart(t *testing.T) {
 			var heardA, heardB told
 			a := open(t, Options{URL: s.url(), Message: heardA.message, Began: heardA.began})
 			b := open(t, Options{URL: s.url(), Message: heardB.message, Began: heardB.began})
-			servertest.Eventually(t, "both listen", func() bool { return a.heard.Load() && b.heard.Load() })
+			servertest.Eventually(t, "both listen", func() bool { return a.caughtUp.Load() && b.caughtUp.Load() })
 			roundTrip(t, a, "key", "body")
 			if err := b.Publish(t.Context(), []byte("before")); err != nil {
 				t.Fatal(err)
@@ -133,7 +133,7 @@ func TestRestart(t *testing.T) {
 			}
 			servertest.Eventually(t, "b publishes again", func() bool { return b.Publish(t.Context(), []byte("after")) == nil })
 			servertest.Eventually(t, "the message after", heardA.has("after"))
-			servertest.Eventually(t, "both listen again", func() bool { return a.heard.Load() && b.heard.Load() })
+			servertest.Eventually(t, "both listen again", func() bool { return a.caughtUp.Load() && b.caughtUp.Load() })
 			if lost, m := heardA.count(); lost != 0 || !strings.HasPrefix(strings.Replace(m, "before other ", "before ", 1), "before after") || len(heardA.runs) != 2 || len(heardB.runs) != 2 || heardA.runs[1] != heardB.runs[1] {
 				t.Errorf("in the runs %q and %q, a heard %q", heardA.runs, heardB.runs, m)
 			}
@@ -150,7 +150,7 @@ func TestRunIsSeldomAskedFor(t *testing.T) {
 	s := start(t)
 	var heard told
 	r := open(t, Options{URL: s.url(), Message: heard.message, Began: heard.began})
-	servertest.Eventually(t, "it listens", r.heard.Load)
+	servertest.Eventually(t, "it listens", r.caughtUp.Load)
 	for i := range 100 {
 		message := fmt.Sprint("message ", i)
 		s.do("XADD millrace:messages * m \"%s\"", message)

@@ -68,9 +68,9 @@ type Options struct {
 	// this name before may have missed messages. It is not called where the server does
 	// not tell its runs apart; then Message begins with lost.
 	Began func(run string)
-	// Behind is called when Heard becomes false: messages may have been published that this
+	// OnLag is called when CaughtUp becomes false: messages may have been published that this
 	// machine has not received. It must return soon.
-	Behind func()
+	OnLag func()
 	// Name is what other machines call this one when it does not acknowledge a message:
 	// see Announce. Default: the host's name.
 	Name     string
@@ -106,7 +106,7 @@ type Redis struct {
 	link     atomic.Pointer[link] // nil until the server was reached once
 	calls    chan struct{}
 	buffered atomic.Int64
-	heard    hearing                            // all messages that are there
+	caughtUp hearing                            // all messages that are there
 	waiting  atomic.Pointer[context.CancelFunc] // of the wait for the next one
 	dialed   atomic.Pointer[string]             // the last address
 	refused  refusals
@@ -166,8 +166,8 @@ func setDefaults(o *Options) {
 	if o.Timeout <= 0 {
 		o.Timeout = defaultTimeout
 	}
-	if o.Behind == nil {
-		o.Behind = func() {}
+	if o.OnLag == nil {
+		o.OnLag = func() {}
 	}
 	if o.Name == "" {
 		o.Name, _ = os.Hostname() // none: it has only its id
@@ -185,7 +185,7 @@ func (r *Redis) objectKey(key string) string { return r.prefix + "o:" + key }
 
 // Get implements [store.Store]. The object is in memory.
 func (r *Redis) Get(ctx context.Context, key string) (*store.Object, error) {
-	if r.o.Message != nil && !r.heard.Load() {
+	if r.o.Message != nil && !r.caughtUp.Load() {
 		return nil, fmt.Errorf("getting from redis: %w: messages of other machines are still to be read", store.ErrDown)
 	}
 	var value []byte
@@ -350,7 +350,7 @@ func (r *Redis) judge(ctx context.Context, key string, err error) error {
 	slow := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, os.ErrDeadlineExceeded)
 	err = plain(err)
 	r.health.failed(key, slow, err)
-	r.heard.wake()
+	r.caughtUp.wake()
 	return fmt.Errorf("%w: %w", store.ErrDown, err)
 }
 

@@ -154,7 +154,7 @@ func TestPrefix(t *testing.T) {
 			URL: "redis://" + site + ":secret@" + s.addr + "?prefix=" + site, Message: heard[i].message, Began: heard[i].began,
 			ErrorLog: slog.New(slog.NewTextHandler(&log, nil)),
 		})
-		servertest.Eventually(t, site+" listens", r.heard.Load)
+		servertest.Eventually(t, site+" listens", r.caughtUp.Load)
 		roundTrip(t, r, "key", site)
 		if counted, err := r.Count(t.Context(), []Count{{Name: "client", Cost: time.Minute}}); err != nil || counted[0].Ahead > time.Minute {
 			t.Errorf("%s counts from %v: %v", site, counted, err)
@@ -250,7 +250,7 @@ func TestOldProtocol(t *testing.T) {
 	s := start(t, "--rename-command", "HELLO", "")
 	var heard told
 	r := open(t, Options{URL: s.url(), Message: heard.message})
-	servertest.Eventually(t, "it listens", r.heard.Load)
+	servertest.Eventually(t, "it listens", r.caughtUp.Load)
 	roundTrip(t, r, "key", "body")
 	if err := r.Publish(t.Context(), []byte("message")); err != nil {
 		t.Fatal(err)
@@ -331,7 +331,7 @@ func TestCloseWhileStopped(t *testing.T) {
 	t.Parallel() // it waits more than it works
 	s := start(t)
 	r := open(t, Options{URL: s.url(), Message: func([]byte, bool) {}})
-	servertest.Eventually(t, "it listens", r.heard.Load)
+	servertest.Eventually(t, "it listens", r.caughtUp.Load)
 	roundTrip(t, r, "key", "body")
 	s.Signal(syscall.SIGSTOP)
 	closed := make(chan struct{})

@@ -47,7 +47,7 @@ func TestReplica(t *testing.T) {
 	var heard told
 	var log lines
 	r := open(t, Options{URL: s.url(), Message: heard.message, Began: heard.began, ErrorLog: slog.New(slog.NewTextHandler(&log, nil))})
-	servertest.Eventually(t, "it listens", r.heard.Load)
+	servertest.Eventually(t, "it listens", r.caughtUp.Load)
 	roundTrip(t, r, "key", "body")
 	s.follow(master)
 	servertest.Eventually(t, "it is down", func() bool { return r.Stats().Down })

@@ -151,7 +151,7 @@ func (r *Redis) listen() {
 			at.sure = false
 			r.lost()
 			r.steps.failed.Store(round)
-			r.heard.wake()
+			r.caughtUp.wake()
 			sleep(r.closing, contactPause, nil) // however many ask
 			sleep(r.closing, pause.next(), r.contact.listen)
 			continue
@@ -215,7 +215,7 @@ func (r *Redis) follow(at *place) error {
 		asked = asked || ack
 	}
 	r.self.reached(at.id)
-	if asked || !r.heard.Load() {
+	if asked || !r.caughtUp.Load() {
 		// Before Heard, so that nobody waits for all machines without this one. If it must
 		// not be written, Announce says so.
 		if err := r.mark(); err != nil && !refused(err) {
@@ -223,7 +223,7 @@ func (r *Redis) follow(at *place) error {
 		}
 	}
 	if len(entries) < batch {
-		r.heard.set(true)
+		r.caughtUp.set(true)
 	}
 	if len(entries) > 0 {
 		return nil
@@ -268,9 +268,9 @@ func (r *Redis) after(position string) (entries []rueidis.XRangeEntry, err error
 	return entries[1:], nil
 }
 
-// hearAnew ends a wait for messages. Whether nothing was lost is to be found out before
+// resubscribe ends a wait for messages. Whether nothing was lost is to be found out before
 // Get answers again.
-func (r *Redis) hearAnew() {
+func (r *Redis) resubscribe() {
 	r.lost()
 	ring(r.contact.listen)
 	if cancel := r.waiting.Load(); cancel != nil {
@@ -284,7 +284,7 @@ func (r *Redis) await(position string) (bool, error) {
 	ctx, cancel := context.WithTimeout(r.closing, blockFor+r.o.Timeout+time.Second)
 	defer cancel()
 	r.waiting.Store(&cancel)
-	if !r.health.up() || !r.heard.Load() { // after the Store, so that hearAnew is not missed
+	if !r.health.up() || !r.caughtUp.Load() { // after the Store, so that resubscribe is not missed
 		return false, store.ErrDown
 	}
 	l := r.link.Load()

@@ -187,7 +187,7 @@ func (r *Redis) dial(ctx context.Context, address string, d *net.Dialer, config 
 		return nil, err
 	}
 	if last := r.dialed.Swap(&address); r.client.Sentinel.MasterSet != "" && last != nil && *last != address {
-		r.hearAnew() // it may be a new master
+		r.resubscribe() // it may be a new master
 	}
 	network := "tcp"
 	if strings.HasPrefix(r.o.URL, "unix:") {
@@ -210,17 +210,17 @@ func (r *Redis) dial(ctx context.Context, address string, d *net.Dialer, config 
 		return nil, r.stranger(err)
 	}
 	made := &conn{c, context.AfterFunc(r.closing, func() { c.Close() })}
-	if err := greet(ctx, made, d.Timeout); err != nil {
+	if err := pingNew(ctx, made, d.Timeout); err != nil {
 		_ = made.Close() // there is another error already
 		return nil, r.stranger(err)
 	}
 	return made, nil
 }
 
-// greet asks a server that was connected to for a sign of being a Redis. To the client
+// pingNew asks a server that was connected to for a sign of being a Redis. To the client
 // library anything that comes unasked, such as another protocol's greeting, is a mistake of
 // its own.
-func greet(ctx context.Context, c net.Conn, most time.Duration) error {
+func pingNew(ctx context.Context, c net.Conn, most time.Duration) error {
 	until := time.Now().Add(cmp.Or(most, defaultTimeout))
 	if end, ok := ctx.Deadline(); ok && end.Before(until) {
 		until = end

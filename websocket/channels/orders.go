@@ -217,7 +217,7 @@ func (c *Channels) orderedEnd(s *session, k *sdkClient, o *order) {
 		if !g.Expires.IsZero() {
 			r.Expires, r.TTL = true, uint32(max(1, time.Until(g.Expires)/time.Second))
 		}
-		k.say(&centrifuge.Reply{Push: &centrifuge.Push{Refresh: r}})
+		k.write(&centrifuge.Reply{Push: &centrifuge.Push{Refresh: r}})
 	}
 }
 
@@ -230,7 +230,7 @@ func (c *Channels) orderedOn(k *sdkClient, o *order) {
 	c.forgetSub(k, o.Channel)
 	g := &greeting{k: k, compressFrom: c.compressFrom, later: k.port.Later()}
 	g.sent.Store(true)
-	if f := c.give(k, g, given, o.RecoverSince, func(j *joining) told { return &pushAnswers{j, k, given.Data} }); f != nil {
+	if f := c.give(k, g, given, o.RecoverSince, func(j *joining) notified { return &pushAnswers{j, k, given.Data} }); f != nil {
 		c.forgetSub(k, o.Channel)
 	}
 }

@@ -104,11 +104,11 @@ func (k *sdkClient) Deliver(p *hub.Publication) {
 	}
 }
 
-// say answers a command, at the end of the turn.
-func (k *sdkClient) say(r *centrifuge.Reply) { k.port.Send(Opcode(k.form), k.form.Append(nil, r)) }
+// write answers a command, at the end of the turn.
+func (k *sdkClient) write(r *centrifuge.Reply) { k.port.Send(Opcode(k.form), k.form.Append(nil, r)) }
 
-// sayNow answers at once, see session.unsubscribed.
-func (k *sdkClient) sayNow(r *centrifuge.Reply, compressFrom int) {
+// writeNow answers at once, see session.unsubscribed.
+func (k *sdkClient) writeNow(r *centrifuge.Reply, compressFrom int) {
 	k.port.Answer(frame.Prepare(Opcode(k.form), k.form.Append(nil, r), compressFrom))
 }
 
@@ -153,7 +153,7 @@ func (c *Channels) command(k *sdkClient, cmd *centrifuge.Command) bool {
 	if cmd.Connect != nil {
 		k.stage = refused
 	}
-	k.say(&centrifuge.Reply{ID: cmd.ID, Error: replyError(err)})
+	k.write(&centrifuge.Reply{ID: cmd.ID, Error: replyError(err)})
 	return true
 }
 
@@ -208,13 +208,13 @@ func (c *Channels) obeySDK(k *sdkClient, cmd *centrifuge.Command) error {
 	case cmd.Connect != nil:
 		return c.connect(k, cmd.ID, cmd.Connect)
 	case cmd.Ping != nil:
-		k.say(&centrifuge.Reply{ID: cmd.ID, Ping: &centrifuge.Empty{}})
+		k.write(&centrifuge.Reply{ID: cmd.ID, Ping: &centrifuge.Empty{}})
 		return nil
 	case cmd.Subscribe != nil:
 		return c.subscribeSDK(k, cmd.ID, cmd.Subscribe)
 	case cmd.Unsubscribe != nil:
 		c.dropSDK(k, cmd.Unsubscribe.Channel)
-		k.sayNow(&centrifuge.Reply{ID: cmd.ID, Unsubscribe: &centrifuge.Empty{}}, 0)
+		k.writeNow(&centrifuge.Reply{ID: cmd.ID, Unsubscribe: &centrifuge.Empty{}}, 0)
 		return nil
 	case cmd.Publish != nil:
 		return c.publishSDK(k, cmd.ID, cmd.Publish)

@@ -36,7 +36,7 @@ func (c *Channels) publishSDK(k *sdkClient, id uint32, req *centrifuge.PublishRe
 			if err != nil {
 				r = &centrifuge.Reply{ID: id, Error: errorOf(c.unpublished(err, channel))}
 			}
-			later(func() { k.say(r) })
+			later(func() { k.write(r) })
 		},
 	})
 	if err != nil {
@@ -70,7 +70,7 @@ func (k *sdkClient) ask() error {
 func (k *sdkClient) answered(later func(f func()), r *centrifuge.Reply) {
 	later(func() {
 		k.asking--
-		k.say(r)
+		k.write(r)
 	})
 }
 

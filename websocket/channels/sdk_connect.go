@@ -40,7 +40,7 @@ func (c *Channels) begin(k *sdkClient, id uint32, grant *auth.Grant, since map[s
 	g.waiting.Store(1)
 	for _, given := range grant.Given {
 		g.waiting.Add(1)
-		f := c.give(k, g, given, placeOf(since[given.Channel]), func(j *joining) told { return &givenAnswers{j: j, g: g, data: given.Data} })
+		f := c.give(k, g, given, placeOf(since[given.Channel]), func(j *joining) notified { return &givenAnswers{j: j, g: g, data: given.Data} })
 		if f != nil {
 			return &sdkClose{centrifuge.CloseServerError, "internal server error: " + f.text}
 		}
@@ -162,13 +162,13 @@ func (c *Channels) welcome(k *sdkClient) *centrifuge.Connect {
 		r.Expires, r.TTL = true, ttl
 	}
 	if s, ok := k.port.(*sdkStream); ok {
-		s.greet(r)
+		s.sendConnect(r)
 	}
 	return r
 }
 
 // give makes a subscription for a client. say makes the answers, which go where g does.
-func (c *Channels) give(k *sdkClient, g *greeting, given auth.Given, since *centrifuge.Position, say func(j *joining) told) *fault {
+func (c *Channels) give(k *sdkClient, g *greeting, given auth.Given, since *centrifuge.Position, say func(j *joining) notified) *fault {
 	if err := checkChannel(given.Channel); err != nil {
 		return &fault{badRequest, err.Error(), given.Channel}
 	}
@@ -221,7 +221,7 @@ func (g *greeting) one() {
 		g.later(func() { g.k.port.Close(centrifuge.CloseServerError, "internal server error") })
 		return
 	}
-	g.k.sayNow(&g.reply, g.compressFrom)
+	g.k.writeNow(&g.reply, g.compressFrom)
 	for _, p := range g.held {
 		g.k.deliverGiven(p, g.later)
 	}
@@ -308,7 +308,7 @@ func (a *pushAnswers) began(h hub.Answer) {
 	r := a.j.c.resultOf(h, a.j.since, a.k.form)
 	push := func(p *centrifuge.Push) {
 		p.Channel = a.j.channel
-		a.k.sayNow(&centrifuge.Reply{Push: p}, a.j.c.compressFrom)
+		a.k.writeNow(&centrifuge.Reply{Push: p}, a.j.c.compressFrom)
 	}
 	push(&centrifuge.Push{Subscribe: &centrifuge.Subscribed{
 		Recoverable: r.Recoverable, Epoch: r.Epoch, Offset: r.Offset, Positioned: r.Positioned, Data: a.data,
@@ -339,7 +339,7 @@ func (c *Channels) refresh(k *sdkClient, id uint32, req *centrifuge.RefreshReque
 	if ttl, ok := grant.TTL(time.Now()); ok {
 		r.Expires, r.TTL = true, ttl
 	}
-	k.say(&centrifuge.Reply{ID: id, Refresh: r})
+	k.write(&centrifuge.Reply{ID: id, Refresh: r})
 	c.revokeSDK(k)
 	return nil
 }
@@ -366,5 +366,5 @@ func (c *Channels) revokeSDK(k *sdkClient) {
 // endSub ends a subscription, and tells the client.
 func (c *Channels) endSub(k *sdkClient, channel string, code uint32, reason string) {
 	c.dropSDK(k, channel)
-	k.sayNow(&centrifuge.Reply{Push: &centrifuge.Push{Channel: channel, Unsubscribe: &centrifuge.Unsubscribe{Code: code, Reason: reason}}}, 0)
+	k.writeNow(&centrifuge.Reply{Push: &centrifuge.Push{Channel: channel, Unsubscribe: &centrifuge.Unsubscribe{Code: code, Reason: reason}}}, 0)
 }

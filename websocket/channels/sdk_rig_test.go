@@ -124,7 +124,7 @@ func TestSDKSize(t *testing.T) {
 		k := r.dial("")
 		k.say(`{"id":2,"subscribe":{"channel":"news"}}`)
 		synctest.Wait()
-		if k.k.rest != nil || k.k.member != nil {
+		if k.k.extras != nil || k.k.member != nil {
 			t.Errorf("a quiet client keeps %+v", k.k)
 		}
 		k.leave()

@@ -115,9 +115,9 @@ func (s *sdkStream) Runner() int { return s.c.last }
 // Later implements port.
 func (s *sdkStream) Later() func(f func()) { return func(f func()) { s.task(f) } }
 
-// say has f called in a turn, for so many bytes that the client has said. full: the
+// enqueue has f called in a turn, for so many bytes that the client has said. full: the
 // stream is not read, and what the client has said before waits for that.
-func (s *sdkStream) say(size int, f func()) (taken, full bool) {
+func (s *sdkStream) enqueue(size int, f func()) (taken, full bool) {
 	s.mu.Lock()
 	full = s.saying > 0 && s.saying+size > waitingEach
 	if !full {
@@ -154,9 +154,9 @@ func (s *sdkStream) wake() {
 	}
 }
 
-// greet adds to the answer to connect what such a client needs. It is not asked to
+// sendConnect adds to the answer to connect what such a client needs. It is not asked to
 // answer pings: that it is gone is noticed when nothing can be written any more.
-func (s *sdkStream) greet(r *centrifuge.Connect) {
+func (s *sdkStream) sendConnect(r *centrifuge.Connect) {
 	r.Session, r.Pong = s.session, false
 	if s.form != centrifuge.Uni {
 		r.Node = s.node
@@ -274,9 +274,9 @@ func formOfBody(r *http.Request) centrifuge.Form {
 	return centrifuge.JSON
 }
 
-// said is what a client says with a request: in its body, or in the query of one that
+// readCommands is what a client says with a request: in its body, or in the query of one that
 // can have none.
-func (c *Channels) said(w http.ResponseWriter, r *http.Request) ([]byte, *Refusal) {
+func (c *Channels) readCommands(w http.ResponseWriter, r *http.Request) ([]byte, *Refusal) {
 	switch r.Method {
 	case http.MethodGet:
 		if first := r.URL.Query().Get("cf_connect"); first != "" || streamIsUni(r) {
@@ -317,7 +317,7 @@ func changes(commands []byte) (found bool) {
 }
 
 func (c *Channels) serveStream(w http.ResponseWriter, r *http.Request, kind streamKind, leaving <-chan struct{}) {
-	first, no := c.said(w, r)
+	first, no := c.readCommands(w, r)
 	form := formOfBody(r)
 	if no == nil && r.Method == http.MethodGet && !kind.uni && changes(first) {
 		no = refusal(http.StatusBadRequest, "a query may connect and subscribe: say the rest with POST")
@@ -439,7 +439,7 @@ func (c *Channels) serveEmulation(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, refusal(http.StatusMethodNotAllowed, "say it with POST"), http.MethodPost)
 		return
 	}
-	body, no := c.said(w, r)
+	body, no := c.readCommands(w, r)
 	if no != nil {
 		refuse(w, r, no, http.MethodPost)
 		return
@@ -456,7 +456,7 @@ func (c *Channels) serveEmulation(w http.ResponseWriter, r *http.Request) {
 	}
 	if s, k := c.streams.find(req.Session); s != nil && s.form != centrifuge.Uni {
 		heard := make(chan struct{})
-		taken, full := s.say(len(req.Data), func() {
+		taken, full := s.enqueue(len(req.Data), func() {
 			c.frame(k, frame.Binary, req.Data)
 			close(heard)
 		})

@@ -104,7 +104,7 @@ func (c *Channels) forgetSub(k *sdkClient, channel string) {
 	if subs := k.others().subs; subs[channel] != nil {
 		c.expiry.remove(&subs[channel].slot)
 		delete(subs, channel)
-		k.tidy()
+		k.cleanUp()
 	}
 }
 
@@ -130,7 +130,7 @@ func (c *Channels) refreshSub(k *sdkClient, id uint32, req *centrifuge.TokenChan
 	if !r.Expires {
 		r.TTL = 0
 	}
-	k.say(&centrifuge.Reply{ID: id, SubRefresh: r})
+	k.write(&centrifuge.Reply{ID: id, SubRefresh: r})
 	return nil
 }
 
@@ -149,11 +149,11 @@ func (a *sdkAnswers) began(h hub.Answer) {
 	if a.expires {
 		r.Expires, r.TTL = true, a.ttl
 	}
-	a.k.sayNow(&centrifuge.Reply{ID: a.id, Subscribe: r}, a.j.c.compressFrom)
+	a.k.writeNow(&centrifuge.Reply{ID: a.id, Subscribe: r}, a.j.c.compressFrom)
 }
 
 func (a *sdkAnswers) failed(f *fault) {
-	a.k.sayNow(&centrifuge.Reply{ID: a.id, Error: errorOf(f)}, 0)
+	a.k.writeNow(&centrifuge.Reply{ID: a.id, Error: errorOf(f)}, 0)
 	a.j.later(func() {
 		if a.own != nil && a.k.others().subs[a.j.channel] == a.own {
 			a.j.c.forgetSub(a.k, a.j.channel)

@@ -225,8 +225,8 @@ func TestSDKSubscriptionFails(t *testing.T) {
 		if e := k.errorTo(`{"id":2,"subscribe":{"channel":"own","token":"` + tokenFor(t, map[string]any{"sub": "ann", "channel": "own", "exp": in(time.Minute)}) + `"}}`); e.Code != 100 || !e.Temporary {
 			t.Errorf("the bus fails: %+v", e)
 		}
-		if k.k.rest != nil {
-			t.Errorf("kept is %+v", k.k.rest)
+		if k.k.extras != nil {
+			t.Errorf("kept is %+v", k.k.extras)
 		}
 		time.Sleep(2 * time.Minute)
 		k.expect("")

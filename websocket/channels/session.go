@@ -26,8 +26,8 @@ type session struct {
 	member *bus.Member // nil until it is needed
 
 	// Most clients have one channel: it needs no map.
-	first *hub.Subscription
-	rest  *rest // nil: there is nothing else
+	first  *hub.Subscription
+	extras *extras // nil: there is nothing else
 
 	spent  time.Duration // until when commands are paid for, since Channels.started
 	slot   int32         // in the expiry's heap, which owns it
@@ -37,33 +37,33 @@ type session struct {
 	end    func() // called when the connection is over; nil: nobody asks
 }
 
-// rest is what few clients have.
-type rest struct {
+// extras is what few clients have.
+type extras struct {
 	more    map[string]*hub.Subscription
 	pending map[string]*joining // those of all subscriptions that were not answered yet
 	subs    map[string]*sdkSub  // of an SDK's client: those about which there is more to know
 }
 
 // others is rest, to be read and deleted from.
-func (s *session) others() rest {
-	if s.rest == nil {
-		return rest{}
+func (s *session) others() extras {
+	if s.extras == nil {
+		return extras{}
 	}
-	return *s.rest
+	return *s.extras
 }
 
 // room is rest, to be written to.
-func (s *session) room() *rest {
-	if s.rest == nil {
-		s.rest = &rest{}
+func (s *session) room() *extras {
+	if s.extras == nil {
+		s.extras = &extras{}
 	}
-	return s.rest
+	return s.extras
 }
 
-// tidy lets go what is empty.
-func (s *session) tidy() {
-	if r := s.rest; r != nil && len(r.more) == 0 && len(r.pending) == 0 && len(r.subs) == 0 {
-		s.rest = nil
+// cleanUp lets go what is empty.
+func (s *session) cleanUp() {
+	if r := s.extras; r != nil && len(r.more) == 0 && len(r.pending) == 0 && len(r.subs) == 0 {
+		s.extras = nil
 	}
 }
 
@@ -121,7 +121,7 @@ func (c *Channels) closed(s *session) {
 	for _, j := range s.others().pending {
 		j.cancel()
 	}
-	s.first, s.rest = nil, nil
+	s.first, s.extras = nil, nil
 }
 
 // Deliver implements [hub.Subscriber]. A reset is not dropped for a slow client,

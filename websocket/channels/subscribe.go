@@ -18,9 +18,9 @@ import (
 // histories of 100 large messages.
 const mostMissed = 128 << 20
 
-// told tells a client in its protocol what became of its subscribe. Of the
+// notified tells a client in its protocol what became of its subscribe. Of the
 // connection they may call Answer only, and they must not call the hub.
-type told interface {
+type notified interface {
 	// began says where the subscription begins, and what was missed.
 	began(a hub.Answer)
 	// failed says why there is none.
@@ -37,7 +37,7 @@ type joining struct {
 	later   func(f func())
 	channel string
 	since   *bus.Position // it goes on there, and wants to know whether it could
-	answers told
+	answers notified
 	sub     *hub.Subscription
 
 	// mu is held while the answer is sent: who changes something in the turn
@@ -170,7 +170,7 @@ func (j *joining) keep(sub *hub.Subscription) (refused bool) {
 func (j *joining) forget() {
 	if pending := j.s.others().pending; pending[j.channel] == j {
 		delete(pending, j.channel)
-		j.s.tidy()
+		j.s.cleanUp()
 	}
 }
 
@@ -355,6 +355,6 @@ func (s *session) take(channel string) *hub.Subscription {
 		return sub
 	}
 	delete(s.others().more, channel)
-	s.tidy()
+	s.cleanUp()
 	return sub
 }

@@ -41,15 +41,15 @@ type Use struct {
 	Interval, Ahead time.Duration
 }
 
-// Standing is how a client stands after a Use.
-type Standing struct {
+// Status is how a client stands after a Use.
+type Status struct {
 	Ahead   time.Duration // of its rate, by all that was used and borrowed
 	Granted int64         // of Want
 }
 
 // Together adds uses to what all machines have counted, and says how each client stands
 // then.
-type Together func(ctx context.Context, uses []Use) ([]Standing, error)
+type Together func(ctx context.Context, uses []Use) ([]Status, error)
 
 // Shared makes limits those of all machines. A burst is the group's: each machine lets a
 // twentieth of it pass unasked, and tells the others ten times a second; more it borrows
@@ -92,7 +92,7 @@ func (t *Table) Share(ask Together) *Shared {
 		s.shards[i].news = map[uint64]*news{}
 	}
 	s.ended.Go(func() { s.run(ctx) }) // Close waits for both
-	s.ended.Go(func() { s.lend(ctx) })
+	s.ended.Go(func() { s.borrow(ctx) })
 	return s
 }
 
@@ -209,13 +209,13 @@ func (s *Shared) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			s.exchange(ctx, s.tell())
+			s.exchange(ctx, s.notices())
 		}
 	}
 }
 
-// lend borrows for those who wait.
-func (s *Shared) lend(ctx context.Context) {
+// borrow borrows for those who wait.
+func (s *Shared) borrow(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -226,16 +226,16 @@ func (s *Shared) lend(ctx context.Context) {
 	}
 }
 
-// told is a client of an exchange.
-type told struct {
+// notice is a client of an exchange.
+type notice struct {
 	key  uint64
 	use  Use
 	done chan struct{} // closed when that is over; nil: nobody waits
 }
 
-// tell takes what is to be told of all clients that nobody waits for. What was borrowed and
+// notices takes what is to be told of all clients that nobody waits for. What was borrowed and
 // not used is given back, and each may let something pass unasked again.
-func (s *Shared) tell() (all []told) {
+func (s *Shared) notices() (all []notice) {
 	for i := range s.shards {
 		at := &s.shards[i]
 		at.mu.Lock()
@@ -246,7 +246,7 @@ func (s *Shared) tell() (all []told) {
 			}
 			use := n.use
 			if use.Cost = time.Duration(n.untold-n.lent) * use.Interval; use.Cost != 0 {
-				all = append(all, told{key: key, use: use})
+				all = append(all, notice{key: key, use: use})
 			}
 			delete(at.news, key)
 		}
@@ -256,7 +256,7 @@ func (s *Shared) tell() (all []told) {
 }
 
 // wanted takes what is to be borrowed: what is waited for, and some more requests ahead.
-func (s *Shared) wanted() (all []told) {
+func (s *Shared) wanted() (all []notice) {
 	for i := range s.shards {
 		at := &s.shards[i]
 		at.mu.Lock()
@@ -267,7 +267,7 @@ func (s *Shared) wanted() (all []told) {
 			use := n.use
 			use.Cost = time.Duration(n.untold) * use.Interval
 			use.Want = n.want + max(1, int64(use.Ahead/use.Interval+1)/unaskedShare)
-			all = append(all, told{key, use, n.done})
+			all = append(all, notice{key, use, n.done})
 			n.untold, n.want, n.done = 0, 0, nil
 		}
 		at.mu.Unlock()
@@ -276,7 +276,7 @@ func (s *Shared) wanted() (all []told) {
 }
 
 // exchange tells the others, and takes in how their clients stand.
-func (s *Shared) exchange(ctx context.Context, all []told) {
+func (s *Shared) exchange(ctx context.Context, all []notice) {
 	if len(all) == 0 {
 		return
 	}
@@ -306,7 +306,7 @@ func (s *Shared) exchange(ctx context.Context, all []told) {
 }
 
 // learn takes in how a client stands.
-func (s *Shared) learn(one told, is Standing, now time.Time) {
+func (s *Shared) learn(one notice, is Status, now time.Time) {
 	at := &s.shards[one.key%newsShards]
 	at.mu.Lock()
 	defer at.mu.Unlock()

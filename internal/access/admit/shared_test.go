@@ -20,7 +20,7 @@ type machines struct {
 	slow time.Duration
 }
 
-func (m *machines) together(ctx context.Context, uses []Use) ([]Standing, error) {
+func (m *machines) together(ctx context.Context, uses []Use) ([]Status, error) {
 	m.mu.Lock()
 	slow, down := m.slow, m.down
 	m.mu.Unlock()
@@ -34,7 +34,7 @@ func (m *machines) together(ctx context.Context, uses []Use) ([]Standing, error)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	stand := make([]Standing, len(uses))
+	stand := make([]Status, len(uses))
 	for i, u := range uses {
 		due := m.due[u.Name]
 		if now := time.Now(); due.Before(now) {
@@ -234,7 +234,7 @@ func TestSharedBounds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := table.Share(func(context.Context, []Use) ([]Standing, error) { return nil, errors.New("down") })
+	s := table.Share(func(context.Context, []Use) ([]Status, error) { return nil, errors.New("down") })
 	s.Close() // no exchange from here on
 	l.Share(s, "everywhere")
 	g := New(Rules{Rates: []*Limit{l}})
