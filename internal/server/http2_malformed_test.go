@@ -95,7 +95,6 @@ func TestHTTP2BadTarget(t *testing.T) {
 	if status, body := h.answer(t, 1); status != "400" || body != string(html) {
 		t.Errorf("%s %q, want %q", status, body, html)
 	}
-	const want = "The server does not understand this request. Check the address for mistakes.\n"
 	block := literals(":method", "POST", ":scheme", "https", ":authority", "a.example", ":path", "/%")
 	_ = h.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, BlockFragment: block, EndHeaders: true})
 	_ = h.WriteData(3, false, make([]byte, 1000))
