@@ -67,7 +67,7 @@ func TestTablesAreBounded(t *testing.T) {
 func TestStackIsBounded(t *testing.T) {
 	t.Parallel()
 	// handle_request calls itself.
-	p, logged := open(t, Options{}, guest{request: []byte{0x10, imports}}.module())
+	p, logged := open(t, Options{Timeout: time.Minute}, guest{request: []byte{0x10, imports}}.module())
 	for range 2 {
 		if res := serve(Handler([]*Plugin{p}, http.HandlerFunc(hello)), "GET", "/", ""); res.StatusCode != 500 {
 			t.Errorf("%d", res.StatusCode)

@@ -385,7 +385,7 @@ func TestMessagesAreBounded(t *testing.T) {
 	const length = 1024
 	// A loop of log(2, 0, length), until the time is over.
 	talk := seq([]byte{loop, noResult}, i32s(2, 0), []byte{0x41, 0x80, 0x08, 0x10, fnLog}, []byte{branch, 0, end})
-	p, logged := open(t, Options{Timeout: 50 * time.Millisecond}, guest{request: seq(talk, done()), data: strings.Repeat("a", length)}.module())
+	p, logged := open(t, Options{Timeout: 500 * time.Millisecond}, guest{request: seq(talk, done()), data: strings.Repeat("a", length)}.module())
 	for n := 1; n < 3; n++ {
 		serve(Handler([]*Plugin{p}, http.HandlerFunc(hello)), "GET", "/", "")
 		said := logged.String()
