@@ -39,7 +39,7 @@ var gitHash = ""
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	go withParent(stop)
+	go withParent(os.Getppid(), stop)
 	addr := "127.0.0.1:8080"
 	if len(os.Args) > 1 {
 		addr = os.Args[1]
@@ -52,8 +52,8 @@ func main() {
 
 // withParent calls stop when what has started this program is gone: go run, ended by SIGTERM,
 // leaves it behind. A program that is installed needs no such thing.
-func withParent(stop func()) {
-	for parent := os.Getppid(); os.Getppid() == parent; {
+func withParent(parent int, stop func()) {
+	for os.Getppid() == parent {
 		time.Sleep(300 * time.Millisecond)
 	}
 	stop()

@@ -39,8 +39,8 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
+	go closeWithParent(os.Getppid(), listener)
 	log.Printf("a slow API at %s", listener.Addr())
-	go closeWithParent(listener)
 	var asked atomic.Int64
 	http.HandleFunc("GET /api/river", func(w http.ResponseWriter, _ *http.Request) {
 		n, now := asked.Add(1), time.Now()
@@ -57,8 +57,8 @@ func run(args []string) error {
 
 // closeWithParent ends Serve when what has started this program is gone: go run, ended by
 // SIGTERM, leaves it behind.
-func closeWithParent(listener net.Listener) {
-	for parent := os.Getppid(); os.Getppid() == parent; {
+func closeWithParent(parent int, listener net.Listener) {
+	for os.Getppid() == parent {
 		time.Sleep(300 * time.Millisecond)
 	}
 	_ = listener.Close()

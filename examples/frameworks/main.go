@@ -54,15 +54,15 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
+	go closeWithParent(os.Getppid(), ln)
 	fmt.Printf("%s at http://%s\n", args[0], ln.Addr())
-	go closeWithParent(ln)
 	return millrace.Serve(ln, router)
 }
 
 // closeWithParent ends Serve when what has started this program is gone: go run, ended by
 // SIGTERM, leaves it behind.
-func closeWithParent(ln net.Listener) {
-	for parent := os.Getppid(); os.Getppid() == parent; {
+func closeWithParent(parent int, ln net.Listener) {
+	for os.Getppid() == parent {
 		time.Sleep(300 * time.Millisecond)
 	}
 	_ = ln.Close()
